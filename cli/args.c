@@ -243,6 +243,11 @@ static int check_verb(const struct parser *p)
     const struct verb *v = p->c->verb;
     char name[80];
     unsigned options = (v ? v->options : 0) | (p->c->inner ? p->c->inner->options : 0);
+    const char *const *outputs;
+    if (v && !(options & TACHY_VERB_RUN) && tachy_settings_list(p->c->settings, "output.file", &outputs) > 1) {
+        message_error("tachy %s writes one output; give -o once", v->name);
+        return TACHY_ERR_INVAL;
+    }
     for (int i = 0; v && i < p->n_used; i++) {
         if (p->used[i]->verbs & options)
             continue;

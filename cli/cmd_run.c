@@ -216,7 +216,7 @@ static int open_job(struct run *r)
     r->misused = err == TACHY_ERR_INVAL;
     if (err < 0)
         return err;
-    r->info = tachy_job_info(r->job);
+    r->info = *tachy_job_info(r->job);
     c->stdout_taken = r->info.to_stdout;
     r->progress = calloc((size_t)r->info.nb_files + 1, sizeof(*r->progress));
     if (r->info.parallel)

@@ -22,6 +22,8 @@ struct watch {
     const char *folder;
     int events; // inotify; -1: none
     int status; // of the first file that failed; 0: none did
+    FILE *json; // where the summaries go, a line each; NULL: nobody asked
+    FILE *one;  // what the process of a file writes its summary to
 };
 
 static bool stopped(const struct watch *w) { return tachy_control_stopped(w->c->control); }
@@ -38,27 +40,55 @@ static int wait_for(const struct watch *w, pid_t child)
     return WIFEXITED(status) ? WEXITSTATUS(status) : STATUS_FAILED;
 }
 
+// The summary that a file's process has left, as a line behind those of the files before.
+static int pass_summary(const struct watch *w)
+{
+    rewind(w->one);
+    json_t *summary = json_loadf(w->one, 0, NULL);
+    if (!summary) // the file failed before there was one
+        return TACHY_OK;
+    bool bad = json_dumpf(summary, w->json, JSON_REAL_PRECISION(15) | JSON_COMPACT) || fputc('\n', w->json) < 0 || fflush(w->json);
+    json_decref(summary);
+    return bad ? write_failed(tachy_settings_str(w->c->settings, "run.json")) : TACHY_OK;
+}
+
+// Starts the process, whose standard output is `one` if summaries are wanted, and waits for it.
+static int run_process(struct watch *w, const char *path, const char **argv)
+{
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    int err = posix_spawn_file_actions_init(&actions);
+    if (w->json && !err)
+        err = ftruncate(fileno(w->one), 0) < 0 ? errno : posix_spawn_file_actions_adddup2(&actions, fileno(w->one), STDOUT_FILENO);
+    if (w->json)
+        rewind(w->one);
+    err = err ? err : posix_spawn(&child, "/proc/self/exe", &actions, NULL, (char *const *)argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (err)
+        message_error("%s: the process for it cannot be started: %s", path, strerror(err));
+    int status = err ? message_failed(TACHY_ERR_AGAIN) : wait_for(w, child);
+    w->status = w->status ? w->status : status;
+    return w->json && !err ? pass_summary(w) : TACHY_OK;
+}
+
 static int run_file(struct watch *w, const char *name)
 {
-    char *path = NULL, *first[] = {(char *)"tachy", (char *)"--skip-existing", (char *)"-i"};
+    const char *first[] = {"tachy", "--skip-existing", "-i", NULL};
     size_t n = sizeof(first) / sizeof(first[0]), more = w->c->n_inner;
-    char **argv = calloc(n + more + 2, sizeof(*argv));
-    pid_t child;
+    const char **argv = calloc(n + more + 2, sizeof(*argv));
+    char *path = NULL;
     if (!argv || asprintf(&path, "%s/%s", w->folder, name) < 0) {
         free(argv);
         return TACHY_ERR_NOMEM;
     }
     memcpy(argv, first, sizeof(first));
-    argv[n] = path;
-    memcpy(argv + n + 1, w->c->inner_argv, more * sizeof(*argv));
-    int err = posix_spawn(&child, "/proc/self/exe", NULL, NULL, argv, environ);
-    if (err)
-        message_error("%s: the process for it cannot be started: %s", path, strerror(err));
-    int status = err ? message_failed(TACHY_ERR_AGAIN) : wait_for(w, child);
-    w->status = w->status ? w->status : status;
+    argv[n - 1] = path;
+    memcpy(argv + n, w->c->inner_argv, more * sizeof(*argv));
+    argv[n + more] = w->json ? "--json=-" : NULL;
+    int err = run_process(w, path, argv);
     free(path);
     free(argv);
-    return TACHY_OK;
+    return err;
 }
 
 static int run_folder(struct watch *w)
@@ -137,11 +167,40 @@ static int check(const struct watch *w)
     return TACHY_ERR_INVAL;
 }
 
+// The file of --json belongs to the whole watch, and like any other is not replaced without -y.
+static int open_json(struct watch *w)
+{
+    const char *name = tachy_settings_str(w->c->settings, "run.json");
+    if (!name)
+        return TACHY_OK;
+    bool plain = !strcmp(name, "-"), replace = tachy_settings_bool(w->c->settings, "output.overwrite");
+    w->json = plain ? stdout : fopen(name, replace ? "we" : "wxe");
+    w->one = tmpfile();
+    if (w->json && w->one)
+        return TACHY_OK;
+    if (w->json || errno != EEXIST)
+        return write_failed(w->json ? "a temporary file" : name);
+    message_error("--json=%s already exists; use -y to overwrite it, or give another name", name);
+    return TACHY_ERR_EXISTS;
+}
+
+static void close_watch(struct watch *w)
+{
+    if (w->events >= 0)
+        close(w->events);
+    if (w->one)
+        fclose(w->one);
+    if (w->json && w->json != stdout)
+        fclose(w->json);
+}
+
 int watch_run(struct cli *c, const char *folder)
 {
     struct watch w = {.c = c, .folder = folder, .events = -1};
     tachy_control *control = NULL;
     int err = check(&w);
+    if (err == TACHY_OK)
+        err = open_json(&w);
     if (err == TACHY_OK)
         err = control_open(&control);
     c->control = control;
@@ -154,8 +213,7 @@ int watch_run(struct cli *c, const char *folder)
     }
     if (err == TACHY_OK)
         err = run_all(&w);
-    if (w.events >= 0)
-        close(w.events);
+    close_watch(&w);
     c->control = NULL;
     control_close(&control);
     return err < 0 ? message_failed(err) : w.status;

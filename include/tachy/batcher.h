@@ -90,7 +90,8 @@ struct tachy_batcher_params {
 
 // TACHY_ERR_INVAL (named in the log), TACHY_ERR_NOMEM, TACHY_ERR_UNAVAILABLE (no thread).
 // No memory is allocated afterwards but for tickets and, without workers, for batches.
-TACHY_API int tachy_batcher_open(tachy_batcher **out, const struct tachy_batcher_params *p);
+TACHY_API int tachy_batcher_open_sized(size_t p_size, tachy_batcher **out, const struct tachy_batcher_params *p);
+#define tachy_batcher_open(...) tachy_batcher_open_sized(sizeof(struct tachy_batcher_params), __VA_ARGS__)
 
 struct tachy_submit_params {
     void *user;         // stays the caller's
@@ -111,8 +112,9 @@ struct tachy_submit_params {
 // the caller's, free it with tachy_ticket_close(). On failure `done` is not called, *ticket is
 // NULL: TACHY_ERR_AGAIN (full, and must not or cannot wait), TACHY_ERR_INTERRUPTED (the batcher
 // is being stopped), TACHY_ERR_INVAL, TACHY_ERR_NOMEM.
-TACHY_API int tachy_batcher_submit(tachy_batcher *b, const struct tachy_submit_params *p,
-                                   tachy_ticket **ticket);
+TACHY_API int tachy_batcher_submit_sized(size_t p_size, tachy_batcher *b, const struct tachy_submit_params *p,
+                                         tachy_ticket **ticket);
+#define tachy_batcher_submit(...) tachy_batcher_submit_sized(sizeof(struct tachy_submit_params), __VA_ARGS__)
 
 // Waits up to `timeout_us` (0: does not wait, negative: without limit) and returns the code
 // that `done` received, after it has returned; TACHY_ERR_AGAIN: not yet. Any number of threads
@@ -183,7 +185,8 @@ struct tachy_batcher_stats {
     double late_p50_us, late_p99_us, late_max_us;
 };
 // Stops nothing: a lock is held for the copy of the counters.
-TACHY_API void tachy_batcher_stats(tachy_batcher *b, struct tachy_batcher_stats *s);
+TACHY_API void tachy_batcher_stats_sized(size_t s_size, tachy_batcher *b, struct tachy_batcher_stats *s);
+#define tachy_batcher_stats(...) tachy_batcher_stats_sized(sizeof(struct tachy_batcher_stats), __VA_ARGS__)
 
 #ifdef __cplusplus
 }

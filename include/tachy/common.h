@@ -21,6 +21,12 @@
 //   may. A NULL that is not allowed changes nothing: the function returns TACHY_ERR_INVAL, NULL, false or 0,
 //   by its type, and logs it if the call or one of its objects has a log.
 
+// - The library may grow without a rebuild of the programs that use it. A function that takes a params struct, or fills one
+//   with figures, is a macro that adds sizeof: tachy_run(p, summary) calls tachy_run_sized(sizeof ..., sizeof ..., p, summary),
+//   so the library reads and writes no more than the program knows, and what it does not know is 0. Such structs grow at
+//   their end only. Structs inside them, elements of arrays and plain values (tachy_log, tachy_color, tachy_tensor, ...)
+//   keep their size; those that the library hands out by pointer grow at their end. Bindings call the functions in _sized.
+
 #if defined(__GNUC__) || defined(__clang__)
 #define TACHY_API __attribute__((visibility("default")))
 #define TACHY_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))

@@ -39,7 +39,8 @@ typedef struct tachy_comparison tachy_comparison;
 // Reads all files frame by frame and judges each frame. *out is the caller's, to be freed with
 // tachy_comparison_free(). TACHY_ERR_MISMATCH: files differ in their number of frames or in a frame's
 // size; else the errors of tachy_source_open(), of reading, and of tachy_sink_open() for the picture.
-TACHY_API int tachy_compare_mattes(tachy_comparison **out, const struct tachy_compare_params *p);
+TACHY_API int tachy_compare_mattes_sized(size_t p_size, tachy_comparison **out, const struct tachy_compare_params *p);
+#define tachy_compare_mattes(...) tachy_compare_mattes_sized(sizeof(struct tachy_compare_params), __VA_ARGS__)
 
 // The documented, stable JSON object, every frame's figures in it; a table for a person. Free with tachy_free().
 TACHY_API int tachy_comparison_json(char **json, const tachy_comparison *c);

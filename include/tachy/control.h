@@ -21,7 +21,8 @@ struct tachy_control_params {
 #define tachy_control_params(...) (&(struct tachy_control_params){__VA_ARGS__})
 
 // TACHY_ERR_NOMEM.
-TACHY_API int tachy_control_open(tachy_control **out, const struct tachy_control_params *p);
+TACHY_API int tachy_control_open_sized(size_t p_size, tachy_control **out, const struct tachy_control_params *p);
+#define tachy_control_open(...) tachy_control_open_sized(sizeof(struct tachy_control_params), __VA_ARGS__)
 TACHY_API void tachy_control_close(tachy_control **c); // after every run that uses it
 
 // No frame is read until resume; what is in flight is finished and written. May be called
@@ -125,11 +126,13 @@ struct tachy_snapshot {
 };
 
 // TACHY_ERR_NOMEM: *s is zeroed.
-TACHY_API int tachy_control_snapshot(tachy_control *c, struct tachy_snapshot *s);
+TACHY_API int tachy_control_snapshot_sized(size_t s_size, tachy_control *c, struct tachy_snapshot *s);
+#define tachy_control_snapshot(...) tachy_control_snapshot_sized(sizeof(struct tachy_snapshot), __VA_ARGS__)
 
 // The snapshot in Prometheus' text exposition format, version 0.0.4 (docs/metrics.md). Free with tachy_free().
 // TACHY_ERR_NOMEM.
-TACHY_API int tachy_snapshot_metrics(char **text, const struct tachy_snapshot *s);
+TACHY_API int tachy_snapshot_metrics_sized(size_t s_size, char **text, const struct tachy_snapshot *s);
+#define tachy_snapshot_metrics(...) tachy_snapshot_metrics_sized(sizeof(struct tachy_snapshot), __VA_ARGS__)
 
 // Figures of a stretch of time: a mark, and later what has happened since. Figures of steps,
 // latency, frames, decoded, seconds, fps, utilisation, workers and cores are filled in, the rest

@@ -78,7 +78,8 @@ struct tachy_engine_params {
 // Returns TACHY_OK and sets *out, or a negative code and sets *out to NULL:
 // TACHY_ERR_UNAVAILABLE (library or provider missing, named in the log),
 // TACHY_ERR_NOT_FOUND, TACHY_ERR_FORMAT, TACHY_ERR_INVAL, TACHY_ERR_NOMEM.
-TACHY_API int tachy_engine_open(tachy_engine **out, const struct tachy_engine_params *p);
+TACHY_API int tachy_engine_open_sized(size_t p_size, tachy_engine **out, const struct tachy_engine_params *p);
+#define tachy_engine_open(...) tachy_engine_open_sized(sizeof(struct tachy_engine_params), __VA_ARGS__)
 
 // Inputs and outputs in the model's order: shape (a free dimension is -1), dtype and name;
 // `data` is NULL. Valid until close.
@@ -129,20 +130,24 @@ TACHY_API int tachy_engine_library(char **json, const char *library, const struc
 // tachy_engine_open(), whose provider and `strict` have no meaning here. Free *json with tachy_free(); it is
 // NULL on failure. TACHY_ERR_INVAL: no such pass, the log names what there is; else as tachy_engine_open().
 // From any thread.
-TACHY_API int tachy_engine_explain(char **json, const struct tachy_engine_params *p, const char *after);
+TACHY_API int tachy_engine_explain_sized(size_t p_size, char **json, const struct tachy_engine_params *p,
+                                         const char *after);
+#define tachy_engine_explain(...) tachy_engine_explain_sized(sizeof(struct tachy_engine_params), __VA_ARGS__)
 
 // What the model gives for `in` in double precision, by plain loops: the figure that the error of an
 // engine is taken from. Slow (about 10^8 multiply-adds a second), with the memory of all values at once.
 // `in`: a dense host tensor for each of the model's inputs, in its order; `out`: room for all elements of
 // each output, in its order. All are the caller's. TACHY_ERR_UNSUPPORTED: the provider "tachy" does not run
 // all of the model in one plan; else as tachy_engine_open(). From any thread.
-TACHY_API int tachy_engine_reference(const struct tachy_engine_params *p, const struct tachy_tensor in[],
-                                     double *const out[]);
+TACHY_API int tachy_engine_reference_sized(size_t p_size, const struct tachy_engine_params *p,
+                                           const struct tachy_tensor in[], double *const out[]);
+#define tachy_engine_reference(...) tachy_engine_reference_sized(sizeof(struct tachy_engine_params), __VA_ARGS__)
 
 // Multiply-adds a second that one core reaches in registers, with the instruction set that "tachy" uses:
 // measured, about 10 ms. Of `p` only library=PATH among the provider's options and the log are read.
 // TACHY_ERR_UNAVAILABLE: libtachy_ep.so is not found; *multiply_adds is 0 then.
-TACHY_API int tachy_engine_peak(double *multiply_adds, const struct tachy_engine_params *p);
+TACHY_API int tachy_engine_peak_sized(size_t p_size, double *multiply_adds, const struct tachy_engine_params *p);
+#define tachy_engine_peak(...) tachy_engine_peak_sized(sizeof(struct tachy_engine_params), __VA_ARGS__)
 
 // Bytes a second that one core reads and writes when it goes through `bytes` of memory again and again: measured, about
 // 10 ms. `p` and errors as above, and TACHY_ERR_NOMEM.

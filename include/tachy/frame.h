@@ -115,7 +115,8 @@ struct tachy_frame_params {
 };
 
 // On failure (TACHY_ERR_INVAL, TACHY_ERR_NOMEM) `release` is not called.
-TACHY_API int tachy_frame_new(tachy_frame **out, const struct tachy_frame_params *p);
+TACHY_API int tachy_frame_new_sized(size_t p_size, tachy_frame **out, const struct tachy_frame_params *p);
+#define tachy_frame_new(...) tachy_frame_new_sized(sizeof(struct tachy_frame_params), __VA_ARGS__)
 
 // The writable planes of a frame made by tachy_frame_new() without wrapping and not yet
 // shared; NULL where the frame has another reference or another maker.

@@ -48,7 +48,8 @@ struct tachy_job_params {
 // (tachy_settings_set()) and that neither the task nor its source, sink or run reads is an error.
 // TACHY_ERR_INVAL: the settings are wrong; TACHY_ERR_NOT_FOUND: no such task or input; TACHY_ERR_EXISTS: a file would
 // be replaced; what tachy_gpus_asked() and tachy_sandbox() return. Each is logged as one sentence.
-TACHY_API int tachy_job_open(tachy_job **out, const struct tachy_job_params *p);
+TACHY_API int tachy_job_open_sized(size_t p_size, tachy_job **out, const struct tachy_job_params *p);
+#define tachy_job_open(...) tachy_job_open_sized(sizeof(struct tachy_job_params), __VA_ARGS__)
 
 struct tachy_job_info {
     const struct tachy_job_file *files; // in their order; the job's, until it is closed
@@ -57,8 +58,8 @@ struct tachy_job_info {
     bool overwrite; // files that exist already may be replaced
     bool to_stdout; // an output or the summary goes to standard output
 };
-// All zero where `j` is NULL.
-TACHY_API struct tachy_job_info tachy_job_info(const tachy_job *j);
+// The job's, until it is closed.
+TACHY_API const struct tachy_job_info *tachy_job_info(const tachy_job *j);
 
 // Runs it, once: the files in turn, until one fails; with run.parallel as many at once, where one that fails does not
 // end the others and the code of the first is returned. At the end the summaries go where run.json says.

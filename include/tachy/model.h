@@ -106,6 +106,7 @@ struct tachy_card {
     const char *sha256;    // of that file, 64 hex digits; "" where it is not pinned
     const char *input;     // name of the image input; "" = the only one
     const char *output;    // name of the output; "" = the only one
+    const char *foreground; // name of the output with the person's own colours; "": there is none
     const char *plate;     // name of the input that sees the scene without people, prepared as `in` says; "": there is none
     struct tachy_preprocess_params in; // width, height, layout, channels, fit, scale, mean, std
     bool free_batch; // the model takes any number of pictures in a run
@@ -143,7 +144,8 @@ struct tachy_model_params {
 // (unknown name: the nearest is named; file missing: the command that gets it is named),
 // TACHY_ERR_DIGEST, TACHY_ERR_FORMAT (card), TACHY_ERR_IO, TACHY_ERR_INVAL (also: it would have to be fetched, its
 // card names a licence that is not permissive, and `accept_licence` is not set).
-TACHY_API int tachy_model_open(tachy_model **out, const struct tachy_model_params *p);
+TACHY_API int tachy_model_open_sized(size_t p_size, tachy_model **out, const struct tachy_model_params *p);
+#define tachy_model_open(...) tachy_model_open_sized(sizeof(struct tachy_model_params), __VA_ARGS__)
 TACHY_API const struct tachy_card *tachy_model_card(const tachy_model *m); // until close
 TACHY_API const char *tachy_model_path(const tachy_model *m);              // until close
 TACHY_API void tachy_model_close(tachy_model **m);

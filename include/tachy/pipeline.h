@@ -38,8 +38,9 @@ struct tachy_pipeline_params {
 };
 #define tachy_pipeline_params(...) (&(struct tachy_pipeline_params){__VA_ARGS__})
 
-// TACHY_ERR_INVAL, TACHY_ERR_NOMEM, TACHY_ERR_AGAIN (no threads), or why the task cannot run.
-TACHY_API int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *p);
+// TACHY_ERR_INVAL, TACHY_ERR_NOMEM, TACHY_ERR_LIMIT (of `memory`), TACHY_ERR_AGAIN (no threads), or why the task cannot run.
+TACHY_API int tachy_pipeline_open_sized(size_t p_size, tachy_pipeline **out, const struct tachy_pipeline_params *p);
+#define tachy_pipeline_open(...) tachy_pipeline_open_sized(sizeof(struct tachy_pipeline_params), __VA_ARGS__)
 // Drops what is in flight. After every other call has returned; streams that have not left are
 // closed with it.
 TACHY_API void tachy_pipeline_close(tachy_pipeline **p);
@@ -69,7 +70,8 @@ TACHY_API size_t tachy_pipeline_trim(tachy_pipeline *p);
 
 // Figures of all streams so far, those that have left included: s->steps, s->nb_steps (the stages of their tasks) and
 // s->workers. At any time from any thread; stops nothing.
-TACHY_API void tachy_pipeline_stats(tachy_pipeline *p, struct tachy_summary *s);
+TACHY_API void tachy_pipeline_stats_sized(size_t s_size, tachy_pipeline *p, struct tachy_summary *s);
+#define tachy_pipeline_stats(...) tachy_pipeline_stats_sized(sizeof(struct tachy_summary), __VA_ARGS__)
 
 struct tachy_stream_params {
     tachy_task *task;              // required; must outlive the stream. Streams of the same input
@@ -88,8 +90,9 @@ struct tachy_stream_params {
 // Adds a stream while the pipeline runs. The task's first worker is opened now, so that what is
 // missing is known here, the others when they first have a frame of the stream.
 // TACHY_ERR_STATE: the task serves a stream of another format, or the pipeline was stopped.
-TACHY_API int tachy_pipeline_join(tachy_pipeline *p, tachy_stream **out,
-                                  const struct tachy_stream_params *params);
+TACHY_API int tachy_pipeline_join_sized(size_t params_size, tachy_pipeline *p, tachy_stream **out,
+                                        const struct tachy_stream_params *params);
+#define tachy_pipeline_join(...) tachy_pipeline_join_sized(sizeof(struct tachy_stream_params), __VA_ARGS__)
 // Takes the stream out at once; what is in flight is dropped (end it and pull until
 // TACHY_ERR_EOF first to lose nothing). No other call on the stream may run. Sets *s to NULL.
 TACHY_API void tachy_stream_leave(tachy_stream **s);
@@ -136,7 +139,8 @@ struct tachy_stream_stats {
 };
 // At any time from any thread, until leave; stops nothing. Each figure is exact, all of them
 // together may be a frame apart.
-TACHY_API void tachy_stream_stats(const tachy_stream *s, struct tachy_stream_stats *out);
+TACHY_API void tachy_stream_stats_sized(size_t out_size, const tachy_stream *s, struct tachy_stream_stats *out);
+#define tachy_stream_stats(...) tachy_stream_stats_sized(sizeof(struct tachy_stream_stats), __VA_ARGS__)
 
 #ifdef __cplusplus
 }

@@ -54,7 +54,9 @@ struct tachy_preprocess_params {
 // Returns TACHY_OK and sets *out, or sets *out to NULL and returns TACHY_ERR_INVAL,
 // TACHY_ERR_UNAVAILABLE (this processor or build lacks the instruction set that was asked
 // for) or TACHY_ERR_NOMEM.
-TACHY_API int tachy_preprocess_open(tachy_preprocess **out, const struct tachy_preprocess_params *p);
+TACHY_API int tachy_preprocess_open_sized(size_t p_size, tachy_preprocess **out,
+                                          const struct tachy_preprocess_params *p);
+#define tachy_preprocess_open(...) tachy_preprocess_open_sized(sizeof(struct tachy_preprocess_params), __VA_ARGS__)
 
 // Part of a frame and how it is turned. {0}: the whole frame.
 struct tachy_view {
@@ -72,8 +74,9 @@ struct tachy_view {
 // [fy] = [map3 map4 map5] [tx ty 1], pixel edges at integers in both. Of `p` the extents and the fit
 // count; `view` NULL: the whole frame. TACHY_ERR_INVAL as tachy_preprocess_run(), logged to p->log.
 // Thread-safe.
-TACHY_API int tachy_preprocess_map(const struct tachy_preprocess_params *p, int frame_width, int frame_height,
-                                   const struct tachy_view *view, double map[6]);
+TACHY_API int tachy_preprocess_map_sized(size_t p_size, const struct tachy_preprocess_params *p, int frame_width,
+                                         int frame_height, const struct tachy_view *view, double map[6]);
+#define tachy_preprocess_map(...) tachy_preprocess_map_sized(sizeof(struct tachy_preprocess_params), __VA_ARGS__)
 
 // How the tensor maps back onto the frame after a run: the part of the tensor that holds
 // picture (all of it but for letterbox), for postprocess.

@@ -32,7 +32,8 @@ struct tachy_profile_params {
 
 // TACHY_ERR_NOMEM, TACHY_ERR_INVAL. gpu_activity, nvtx: TACHY_ERR_UNAVAILABLE names the library
 // that is missing; TACHY_ERR_STATE: another profile in this process records the GPU's activity.
-TACHY_API int tachy_profile_open(tachy_profile **out, const struct tachy_profile_params *p);
+TACHY_API int tachy_profile_open_sized(size_t p_size, tachy_profile **out, const struct tachy_profile_params *p);
+#define tachy_profile_open(...) tachy_profile_open_sized(sizeof(struct tachy_profile_params), __VA_ARGS__)
 TACHY_API void tachy_profile_close(tachy_profile **p); // after every run that uses it
 
 // "profile=DIR" for tachy_engine_params.provider_options or the setting model.provider_options:

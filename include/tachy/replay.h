@@ -51,12 +51,17 @@ struct tachy_replay {
 // TACHY_OK also where results differ: look at r->same. TACHY_ERR_NOT_FOUND, TACHY_ERR_FORMAT,
 // TACHY_ERR_MISMATCH (a saved array does not fit the stage) name the file; else what opening a
 // task may return.
-TACHY_API int tachy_replay(const struct tachy_replay_params *p, struct tachy_replay *r);
+TACHY_API int tachy_replay_sized(size_t p_size, size_t r_size, const struct tachy_replay_params *p,
+                                 struct tachy_replay *r);
+#define tachy_replay(...) \
+    tachy_replay_sized(sizeof(struct tachy_replay_params), sizeof(struct tachy_replay), __VA_ARGS__)
 
 // The documented, stable JSON object (docs/replay.md); a few lines for a person. Free with
 // tachy_free().
-TACHY_API int tachy_replay_json(char **json, const struct tachy_replay *r);
-TACHY_API int tachy_replay_text(char **text, const struct tachy_replay *r);
+TACHY_API int tachy_replay_json_sized(size_t r_size, char **json, const struct tachy_replay *r);
+#define tachy_replay_json(...) tachy_replay_json_sized(sizeof(struct tachy_replay), __VA_ARGS__)
+TACHY_API int tachy_replay_text_sized(size_t r_size, char **text, const struct tachy_replay *r);
+#define tachy_replay_text(...) tachy_replay_text_sized(sizeof(struct tachy_replay), __VA_ARGS__)
 
 #ifdef __cplusplus
 }

@@ -100,6 +100,8 @@ struct tachy_summary {
     struct tachy_live_stats live; // which mode ran, what was shed, taken over, stepped down
     int nb_gpus;             // that frames were worked on; 0: the CPU did it all
     struct tachy_gpu_share gpus[TACHY_MAX_GPUS];
+    int nb_outputs;          // of the sink; 0: nothing ran
+    struct tachy_output_stats outputs[TACHY_MAX_OUTPUTS];
     int nb_models;           // of the network that the task is named for, in one or two sizes; 0: none ran, or it is not counted
     struct tachy_model_share models[TACHY_MAX_MODELS]; // most runs first
 };
@@ -120,7 +122,7 @@ struct tachy_run_params {
                           // profile then serve. NULL: one of its own
     int workers;          // 0: one a core
     int64_t max_bytes;    // of frames and results in flight; 0: 160 MiB or what the workers need.
-                          // TACHY_ERR_NOMEM where two frames do not fit
+                          // TACHY_ERR_LIMIT if two frames do not fit
     int batch;            // pictures in one run of the model, where it takes several; 0: 1
     int64_t batch_timeout_us; // that a picture waits for others to fill a batch; 0: 5000
     int64_t ahead;        // frames that may be read ahead of those in work; 0: as many as max_bytes holds
@@ -147,7 +149,9 @@ struct tachy_run_params {
 // failure the frames before it have been written and the sink was finished as interrupted;
 // *summary is filled in all cases (zeroed where nothing ran). A stop returns
 // TACHY_ERR_INTERRUPTED.
-TACHY_API int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary);
+TACHY_API int tachy_run_sized(size_t p_size, size_t summary_size, const struct tachy_run_params *p,
+                              struct tachy_summary *summary);
+#define tachy_run(...) tachy_run_sized(sizeof(struct tachy_run_params), sizeof(struct tachy_summary), __VA_ARGS__)
 
 // Several runs at once through one pipeline: each has its own source thread, sink and task (or
 // shares a task with those of the same format), all of them one set of workers.
@@ -179,13 +183,19 @@ struct tachy_run_many_params {
 // returned at the end, TACHY_ERR_INTERRUPTED after a stop. *all: frames, decoded and damaged
 // summed, the time of all together, figures of the workers' steps; of decode and encode only
 // calls, busy and wait.
-TACHY_API int tachy_run_many(const struct tachy_run_many_params *p, struct tachy_summary *all);
+TACHY_API int tachy_run_many_sized(size_t p_size, size_t all_size, const struct tachy_run_many_params *p,
+                                   struct tachy_summary *all);
+#define tachy_run_many(...) \
+    tachy_run_many_sized(sizeof(struct tachy_run_many_params), sizeof(struct tachy_summary), __VA_ARGS__)
 
 // The summary as the documented, stable JSON object (docs/segment.md). `context` may be
 // NULL, or is a JSON object whose members are added. Free with tachy_free().
-TACHY_API int tachy_summary_json(char **json, const struct tachy_summary *s, const char *context);
+TACHY_API int tachy_summary_json_sized(size_t s_size, char **json, const struct tachy_summary *s,
+                                       const char *context);
+#define tachy_summary_json(...) tachy_summary_json_sized(sizeof(struct tachy_summary), __VA_ARGS__)
 // The same as a few lines for a person. Free with tachy_free().
-TACHY_API int tachy_summary_text(char **text, const struct tachy_summary *s);
+TACHY_API int tachy_summary_text_sized(size_t s_size, char **text, const struct tachy_summary *s);
+#define tachy_summary_text(...) tachy_summary_text_sized(sizeof(struct tachy_summary), __VA_ARGS__)
 
 #ifdef __cplusplus
 }

@@ -29,7 +29,8 @@ struct tachy_sandbox_params {
 // TACHY_ERR_INVAL: an input or setting that is not local or not the CPU's, an output in a folder that
 // holds the home folder; TACHY_ERR_STATE: there are other threads; TACHY_ERR_NOT_FOUND, TACHY_ERR_IO: an
 // output's folder; TACHY_ERR_NOMEM. Each is logged as one sentence.
-TACHY_API int tachy_sandbox(const struct tachy_sandbox_params *p);
+TACHY_API int tachy_sandbox_sized(size_t p_size, const struct tachy_sandbox_params *p);
+#define tachy_sandbox(...) tachy_sandbox_sized(sizeof(struct tachy_sandbox_params), __VA_ARGS__)
 
 #ifdef __cplusplus
 }

@@ -115,7 +115,7 @@ TACHY_API int tachy_settings_load(tachy_settings *s, const char *yaml_path);
 TACHY_API int tachy_settings_for(tachy_settings *s, const char *section);
 
 // Typed reads by dotted path, which must be in the table (else the unset value). A value may
-// be read as another type where that makes sense: every value but a list as text, an INT as
+// be read as another type where that makes sense: every value as text, a list as its first item, an INT as
 // float. Strings stay valid until the value is set again or the settings are freed.
 TACHY_API bool tachy_settings_is_set(const tachy_settings *s, const char *path); // not default
 TACHY_API bool tachy_settings_bool(const tachy_settings *s, const char *path);   // unset: false

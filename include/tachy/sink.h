@@ -6,7 +6,7 @@
 extern "C" {
 #endif
 
-// Where frames go to. Backends: "file" (FFmpeg's muxers and encoders), "images" (a picture
+// Where frames go to. Backends: "file" (FFmpeg's muxers and encoders), "push" (the same to an address), "images" (a picture
 // or a numbered sequence), "json" (a line per frame), "csv" (a row per region), "hash" (framemd5), "null".
 // Thread-safety: use one sink from one thread; separate sinks are independent.
 typedef struct tachy_sink tachy_sink;
@@ -44,12 +44,36 @@ struct tachy_sink_params {
     // lines only, and only for tachy_run(). TACHY_ERR_AGAIN: another process works on this output.
     bool resume;
     int64_t part_frames; // frames of a part; 0: those of ten seconds
+    const int *stop;     // after *stop became non-zero (a signal handler may set it, another thread atomically), a pipe
+                         // that takes nothing for 2 s is given up; may be NULL; must outlive the sink
     const struct tachy_log *log; // NULL: silent; must outlive the sink
 };
 #define tachy_sink_params(...) (&(struct tachy_sink_params){__VA_ARGS__})
 
 // Checks names and options, and that the file may be written; writes nothing yet.
-TACHY_API int tachy_sink_open(tachy_sink **out, const struct tachy_sink_params *p);
+TACHY_API int tachy_sink_open_sized(size_t p_size, tachy_sink **out, const struct tachy_sink_params *p);
+#define tachy_sink_open(...) tachy_sink_open_sized(sizeof(struct tachy_sink_params), __VA_ARGS__)
+
+#define TACHY_MAX_OUTPUTS 8
+
+// Several outputs as one sink, which is used like any other; of one it is that sink itself. Each of several has a thread
+// and a queue of up to four frames. One that fails is named in a warning, what it wrote is removed, and the others go on;
+// tachy_sink_write() fails once all have failed, tachy_sink_finish() returns the first failure. In tachy_run()'s mode
+// live an output that is slower than the others drops its own oldest frame; otherwise it holds back the run.
+// `resume` is for one output. TACHY_ERR_INVAL: nb is not 1..TACHY_MAX_OUTPUTS.
+TACHY_API int tachy_sink_open_several(tachy_sink **out, const struct tachy_sink_params *p, int nb);
+
+// What an output was given and wrote.
+struct tachy_output_stats {
+    char name[128]; // of the file or address, cut if it is longer
+    int64_t frames; // written
+    int64_t bytes;  // 0: unknown
+    int64_t shed;   // mode live, of several outputs: dropped because this one was slow
+    int error;      // TACHY_OK, or why it failed
+};
+// Fills in one entry per output, `max` at most; returns how many it filled. After tachy_sink_finish(), or before the
+// first write.
+TACHY_API int tachy_sink_outputs(const tachy_sink *s, struct tachy_output_stats *out, int max);
 
 // Starts the stream: opens the encoder and writes the header into a file beside the final
 // name. Call once, before the first write.

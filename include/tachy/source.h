@@ -58,7 +58,8 @@ struct tachy_source_params {
 // Opens and reads as far as needed to know the first frame's format. Errors:
 // TACHY_ERR_NOT_FOUND, TACHY_ERR_IO, TACHY_ERR_FORMAT (no video, damaged beyond use),
 // TACHY_ERR_UNSUPPORTED (no decoder), TACHY_ERR_AGAIN (see `timeout`), TACHY_ERR_INVAL.
-TACHY_API int tachy_source_open(tachy_source **out, const struct tachy_source_params *p);
+TACHY_API int tachy_source_open_sized(size_t p_size, tachy_source **out, const struct tachy_source_params *p);
+#define tachy_source_open(...) tachy_source_open_sized(sizeof(struct tachy_source_params), __VA_ARGS__)
 
 // Valid until close.
 TACHY_API const struct tachy_video_info *tachy_source_info(const tachy_source *s);
@@ -78,7 +79,8 @@ TACHY_API void tachy_source_close(tachy_source **s);
 // pixel format, colour, rotation, stereo and spherical boxes, audio layout, language).
 // *json: an object documented in docs/probe.md, to be freed with tachy_free().
 // Errors are those of tachy_source_open().
-TACHY_API int tachy_probe(char **json, const struct tachy_source_params *p);
+TACHY_API int tachy_probe_sized(size_t p_size, char **json, const struct tachy_source_params *p);
+#define tachy_probe(...) tachy_probe_sized(sizeof(struct tachy_source_params), __VA_ARGS__)
 // Formats that object as text: a line for the file and some for each stream. Free *text with tachy_free(); it is
 // NULL on failure: TACHY_ERR_FORMAT (`json` is no object), TACHY_ERR_NOMEM. Thread-safe.
 TACHY_API int tachy_probe_text(char **text, const char *json);

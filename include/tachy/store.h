@@ -45,7 +45,9 @@ struct tachy_store_params { // {0} is valid
 // not named like entries are not looked at. On success *out is the caller's, to be freed with
 // tachy_store_list_free(); NULL on failure. TACHY_ERR_IO: the folder cannot be read;
 // TACHY_ERR_NOT_FOUND: no `dir`, and neither XDG_CACHE_HOME nor HOME is set; TACHY_ERR_NOMEM.
-TACHY_API int tachy_store_list(struct tachy_store_entries **out, const struct tachy_store_params *p);
+TACHY_API int tachy_store_list_sized(size_t p_size, struct tachy_store_entries **out,
+                                     const struct tachy_store_params *p);
+#define tachy_store_list(...) tachy_store_list_sized(sizeof(struct tachy_store_params), __VA_ARGS__)
 TACHY_API void tachy_store_list_free(struct tachy_store_entries **l);
 
 struct tachy_store_gc { // what goes beside damaged and outdated entries; {0} is valid
@@ -56,8 +58,10 @@ struct tachy_store_gc { // what goes beside damaged and outdated entries; {0} is
 // Removes entries, and what interrupted writers left behind an hour ago or earlier. Other files stay.
 // `what` may be NULL: as {0}. *entries and *bytes: what went; `entries` and `bytes` may be NULL. Returns as
 // tachy_store_list(); TACHY_ERR_IO also where a file cannot be removed (the others still are).
-TACHY_API int tachy_store_remove(const struct tachy_store_params *p, const struct tachy_store_gc *what,
-                                 int *entries, uint64_t *bytes);
+TACHY_API int tachy_store_remove_sized(size_t p_size, size_t what_size, const struct tachy_store_params *p,
+                                       const struct tachy_store_gc *what, int *entries, uint64_t *bytes);
+#define tachy_store_remove(...) \
+    tachy_store_remove_sized(sizeof(struct tachy_store_params), sizeof(struct tachy_store_gc), __VA_ARGS__)
 
 #ifdef __cplusplus
 }

@@ -90,6 +90,21 @@ int tachy_err_from_errno(int err)
     }
 }
 
+const void *tachy_sized_in(void *own, size_t own_size, const void *theirs, size_t size)
+{
+    if (!theirs)
+        return NULL;
+    memset(own, 0, own_size);
+    return memcpy(own, theirs, TACHY_MIN(own_size, size));
+}
+
+void tachy_sized_out(void *theirs, size_t size, const void *own, size_t own_size)
+{
+    memcpy(theirs, own, TACHY_MIN(own_size, size));
+    if (size > own_size)
+        memset((char *)theirs + own_size, 0, size - own_size);
+}
+
 void *tachy_aligned_alloc(size_t size)
 {
     if (!size || size > SIZE_MAX - 64)

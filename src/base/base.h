@@ -33,6 +33,11 @@ int tachy_fail(const struct tachy_log *log, int err, const char *fmt, ...) TACHY
 // Sets an output pointer to NULL, if there is one.
 #define TACHY_CLEAR(out) ((void)((out) ? (*(out) = NULL) : NULL))
 
+// Structs that cross between a program and the library go with the size that the program knows (common.h). In: `own`, filled
+// with *theirs, zeros after what they know; NULL if theirs is. Out: as much of *own as theirs holds, zeros after it.
+const void *tachy_sized_in(void *own, size_t own_size, const void *theirs, size_t size);
+void tachy_sized_out(void *theirs, size_t size, const void *own, size_t own_size);
+
 // errno -> our code (ENOENT -> NOT_FOUND, ENOSPC, EDQUOT, EFBIG -> NO_SPACE, ENOMEM -> NOMEM, else IO).
 int tachy_err_from_errno(int err);
 

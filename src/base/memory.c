@@ -13,6 +13,7 @@ struct tachy_memory {
     struct tachy_block *blocks;  // taken
     bool told;                   // a shortage was logged
     struct tachy_block lacked;   // the last one; size 0: there was none
+    bool limited;                // it was the budget that had no room for it
     struct tachy_mem_ops ops[TACHY_MEM_KINDS];
 
     pthread_mutex_t cache_lock;  // held while caches shrink, so that none goes away meanwhile
@@ -172,8 +173,9 @@ int tachy_memory_short(struct tachy_memory *m, enum tachy_mem mem, enum tachy_me
     m->told = true;
     m->lacked = (struct tachy_block){.size = size, .mem = mem, .use = use};
     uint64_t total = m->stats.total[mem], budget = m->stats.budget[mem];
+    bool limited = m->limited = budget && (size > budget || total > budget - size);
     pthread_mutex_unlock(&m->lock);
-    if (!told && budget && (size > budget || total > budget - size))
+    if (!told && limited)
         tachy_msg(m->log, TACHY_LOG_WARN,
                   "memory: %zu more bytes for %s do not fit: %llu of %llu bytes of %s memory are "
                   "taken; allow more, or use smaller pictures",
@@ -191,12 +193,17 @@ int tachy_memory_explain(struct tachy_memory *m)
 {
     pthread_mutex_lock(&m->lock);
     struct tachy_block b = m->lacked;
+    double size = (double)b.size / (1 << 20), budget = (double)m->stats.budget[b.mem] / (1 << 20);
+    bool limited = m->limited;
     pthread_mutex_unlock(&m->lock);
+    const char *place = tachy_mem_name(b.mem), *use = tachy_memory_use_name(b.use);
     if (!b.size)
         return TACHY_ERR_NOMEM;
+    if (limited)
+        return tachy_fail(m->log, TACHY_ERR_LIMIT, "%.1f MiB of %s memory for %s do not fit in the %.1f MiB that are allowed; "
+                          "use a larger --max-memory, smaller pictures or fewer --workers", size, place, use, budget);
     return tachy_fail(m->log, TACHY_ERR_NOMEM, "out of memory: %.1f MiB of %s memory for %s could not be had; use smaller "
-                      "pictures, fewer --workers or a larger --max-memory", (double)b.size / (1 << 20), tachy_mem_name(b.mem),
-                      tachy_memory_use_name(b.use));
+                      "pictures or fewer --workers", size, place, use);
 }
 
 const struct tachy_log *tachy_memory_log(const struct tachy_memory *m) { return m->log; }

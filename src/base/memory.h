@@ -99,7 +99,8 @@ size_t tachy_memory_shrink(struct tachy_memory *m, enum tachy_mem mem, size_t wa
 
 // TACHY_ERR_NOMEM, logged as a take is, for who had `size` bytes counted that the place did not have.
 int tachy_memory_short(struct tachy_memory *m, enum tachy_mem mem, enum tachy_memory_use use, size_t size);
-// For a run that ends by it: the last shortage as an error, with its figure. TACHY_ERR_NOMEM; logs nothing if there was none.
+// For a run that ends by it: the last shortage as an error, with its figure. TACHY_ERR_LIMIT if it was the budget that had
+// no room, else TACHY_ERR_NOMEM; logs nothing if there was none.
 int tachy_memory_explain(struct tachy_memory *m);
 // The params'.
 const struct tachy_log *tachy_memory_log(const struct tachy_memory *m);

@@ -457,7 +457,8 @@ double tachy_settings_float(const tachy_settings *s, const char *path)
 
 const char *tachy_settings_str(const tachy_settings *s, const char *path)
 {
-    return get(s, path)->text;
+    const struct tachy_value *v = get(s, path);
+    return v->count ? v->items[0] : v->text;
 }
 
 struct tachy_rational tachy_settings_rate(const tachy_settings *s, const char *path)

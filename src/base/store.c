@@ -240,8 +240,10 @@ static int later(const void *a, const void *b)
     return strcmp(x->key, y->key);
 }
 
-int tachy_store_list(struct tachy_store_entries **out, const struct tachy_store_params *p)
+int tachy_store_list_sized(size_t p_size, struct tachy_store_entries **out, const struct tachy_store_params *p)
 {
+    struct tachy_store_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), out && p))
         return TACHY_ERR_INVAL;
@@ -296,9 +298,13 @@ static int remove_parts(const char *dir, const struct tachy_log *log)
     return err;
 }
 
-int tachy_store_remove(const struct tachy_store_params *p, const struct tachy_store_gc *what, int *entries,
-                       uint64_t *bytes)
+int tachy_store_remove_sized(size_t p_size, size_t what_size, const struct tachy_store_params *p,
+                             const struct tachy_store_gc *what, int *entries, uint64_t *bytes)
 {
+    struct tachy_store_params own_p;
+    p = tachy_sized_in(&own_p, sizeof(own_p), p, p_size);
+    struct tachy_store_gc own_what;
+    what = tachy_sized_in(&own_what, sizeof(own_what), what, what_size);
     struct tachy_store_entries *l;
     struct tachy_store_gc gc = what ? *what : (struct tachy_store_gc){0};
     int64_t before = time(NULL) - (int64_t)TACHY_DEF(gc.unused_days, 90) * DAY;

@@ -94,8 +94,10 @@ static int start_workers(tachy_batcher *b)
     return TACHY_OK;
 }
 
-int tachy_batcher_open(tachy_batcher **out, const struct tachy_batcher_params *p)
+int tachy_batcher_open_sized(size_t p_size, tachy_batcher **out, const struct tachy_batcher_params *p)
 {
+    struct tachy_batcher_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), out && p))
         return TACHY_ERR_INVAL;
@@ -229,9 +231,11 @@ static int add_item(tachy_batcher *b, const struct tachy_submit_params *p, tachy
     return TACHY_OK;
 }
 
-int tachy_batcher_submit(tachy_batcher *b, const struct tachy_submit_params *p,
-                         tachy_ticket **ticket)
+int tachy_batcher_submit_sized(size_t p_size, tachy_batcher *b, const struct tachy_submit_params *p,
+                               tachy_ticket **ticket)
 {
+    struct tachy_submit_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
     tachy_ticket *t = NULL;
     TACHY_CLEAR(ticket);
     if (!TACHY_CHECK(TACHY_LOG_OF(b, params.log), b && p))
@@ -413,12 +417,12 @@ void tachy_batcher_close(tachy_batcher **batcher)
 
 uint64_t tachy_batcher_now(const tachy_batcher *b) { return b ? b->clock.now_ns(b->clock.user) : 0; }
 
-void tachy_batcher_stats(tachy_batcher *b, struct tachy_batcher_stats *s)
+void tachy_batcher_stats_sized(size_t s_size, tachy_batcher *b, struct tachy_batcher_stats *out)
 {
-    if (!TACHY_CHECK(TACHY_LOG_OF(b, params.log), b && s))
+    if (!TACHY_CHECK(TACHY_LOG_OF(b, params.log), b && out))
         return;
     pthread_mutex_lock(&b->lock);
-    *s = b->count;
+    struct tachy_batcher_stats now = b->count, *s = &now;
     s->waiting = tachy_bq_count(&b->queue);
     uint64_t items = b->items_out;
     pthread_mutex_unlock(&b->lock);
@@ -433,6 +437,7 @@ void tachy_batcher_stats(tachy_batcher *b, struct tachy_batcher_stats *s)
     s->late_p50_us = tachy_hist_quantile(&b->late, 0.5) * 1e-3;
     s->late_p99_us = tachy_hist_quantile(&b->late, 0.99) * 1e-3;
     s->late_max_us = tachy_hist_quantile(&b->late, 1) * 1e-3;
+    tachy_sized_out(out, s_size, &now, sizeof(now));
 }
 
 const char *tachy_batch_reason_name(enum tachy_batch_reason r)

@@ -196,8 +196,10 @@ static void close_work(struct work *w)
     tachy_comparison_free(&w->c);
 }
 
-int tachy_compare_mattes(tachy_comparison **out, const struct tachy_compare_params *p)
+int tachy_compare_mattes_sized(size_t p_size, tachy_comparison **out, const struct tachy_compare_params *p)
 {
+    struct tachy_compare_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
     TACHY_CLEAR(out);
     if (!out || !p || !TACHY_CHECK(p->log, p->a) || !TACHY_CHECK(p->log, p->b)) {
         if (p && !out)

@@ -225,8 +225,10 @@ static int pick(tachy_engine **out, const struct tachy_engine_params *p)
     return err;
 }
 
-int tachy_engine_open(tachy_engine **out, const struct tachy_engine_params *p)
+int tachy_engine_open_sized(size_t p_size, tachy_engine **out, const struct tachy_engine_params *p)
 {
+    struct tachy_engine_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), out && p) || check_params(p) < 0)
         return TACHY_ERR_INVAL;

@@ -99,8 +99,10 @@ static int check_pass(const struct tachy_ep_table *table, const char *after, con
                       names);
 }
 
-int tachy_engine_explain(char **json, const struct tachy_engine_params *p, const char *after)
+int tachy_engine_explain_sized(size_t p_size, char **json, const struct tachy_engine_params *p, const char *after)
 {
+    struct tachy_engine_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
     struct explain e = {{TACHY_EP_GRAPHS, after && *after ? after : NULL, explain_see}, p, after != NULL, NULL};
     const struct tachy_ep_table *table = NULL;
     TACHY_CLEAR(json);
@@ -117,8 +119,10 @@ int tachy_engine_explain(char **json, const struct tachy_engine_params *p, const
     return err == TACHY_OK && !*json ? TACHY_ERR_NOMEM : err;
 }
 
-int tachy_engine_peak(double *multiply_adds, const struct tachy_engine_params *p)
+int tachy_engine_peak_sized(size_t p_size, double *multiply_adds, const struct tachy_engine_params *p)
 {
+    struct tachy_engine_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
     const struct tachy_ep_table *table = NULL;
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), multiply_adds && p))
         return TACHY_ERR_INVAL;
@@ -184,8 +188,11 @@ static int reference_see(const struct tachy_session_look *l, const struct tachy_
                                               r->p->model_path);
 }
 
-int tachy_engine_reference(const struct tachy_engine_params *p, const struct tachy_tensor in[], double *const out[])
+int tachy_engine_reference_sized(size_t p_size, const struct tachy_engine_params *p, const struct tachy_tensor in[],
+                                 double *const out[])
 {
+    struct tachy_engine_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
     struct reference r = {{TACHY_EP_REFERENCE, NULL, reference_see}, p, in, out};
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && in && out))
         return TACHY_ERR_INVAL;

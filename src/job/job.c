@@ -1,4 +1,5 @@
 #include "base/settings_json.h"
+#include "base/settings_priv.h"
 #include "job/job.h"
 #include "base/path.h"
 #include "pipeline/run_options.h"
@@ -54,29 +55,25 @@ static const char *mode_of(const tachy_job *j)
     return tachy_option_index(tachy_settings_options(j->set), path) < 0 ? NULL : text_of(j, path);
 }
 
-// A task without modes writes text if the output's name or format says so.
-static int check_text(tachy_job *j)
-{
-    static const char *const names[] = {[TACHY_TEXT_JSON] = "json", [TACHY_TEXT_CSV] = "csv"};
-    enum tachy_text_format f = tachy_text_format(j->file, j->format);
-    j->mode = j->ops->info.name;
-    j->format = f ? names[f] : j->format;
-    return TACHY_OK;
-}
-
 static int check_format(tachy_job *j)
 {
+    char own[TACHY_OUTPUT_VALUE];
     bool lines = is(j->mode = mode_of(j), "json");
     j->format = text_of(j, "output.format");
     j->json = text_of(j, "run.json");
-    if (!j->mode)
-        return check_text(j);
+    if (!j->mode) { // a task without modes writes text if the output's name or format says so
+        j->mode = j->ops->info.name;
+        return TACHY_OK;
+    }
     if (lines && !j->format)
         j->format = "json";
-    if (lines && !is(j->format, "json") && !is(j->format, "null"))
-        return wrong(j, "--mode json writes lines of text; leave -f out, or use -f json or -f null");
-    if (!lines && is(j->format, "json"))
-        return wrong(j, "-f json writes what --mode json finds; add --mode json");
+    for (int i = 0; i < job_nb_outputs(j); i++) {
+        const char *format = job_format(j, i, own);
+        if (lines && !is(format, "json") && !is(format, "null"))
+            return wrong(j, "--mode json writes lines of text; leave -f out, or use -f json or -f null");
+        if (!lines && is(format, "json"))
+            return wrong(j, "-f json writes what --mode json finds; add --mode json");
+    }
     return TACHY_OK;
 }
 
@@ -96,9 +93,30 @@ static int check_settings(tachy_job *j)
         return wrong(j, "--calibrate measures one run alone; leave --parallel out");
     if (several && tachy_settings_bool(s, "output.resume"))
         return wrong(j, "runs that can be resumed go one after the other; leave --parallel out");
+    if (j->nb_outputs > 1 && tachy_settings_bool(s, "run.calibrate"))
+        return wrong(j, "--calibrate measures a run with one output; leave the others out");
     if (tachy_settings_is_set(s, "input.duration") && tachy_settings_float(s, "input.duration") <= 0)
         return wrong(j, "-t 0 reads nothing; give a time above 0, or leave -t out for the whole input");
     return tachy_task_check(j->ops, s, j->p.log);
+}
+
+static int keep_outputs(tachy_job *j)
+{
+    const char *const *given;
+    size_t n = tachy_settings_list(j->set, "output.file", &given);
+    if (n > TACHY_MAX_OUTPUTS)
+        return tachy_fail(j->p.log, TACHY_ERR_INVAL, "%zu outputs are given with -o; a run has at most %d", n, TACHY_MAX_OUTPUTS);
+    for (size_t i = 0; i < n; i++) {
+        int err = tachy_output_check_options(given[i], j->p.log);
+        if (err < 0)
+            return err;
+        j->outputs[i] = strdup(given[i]);
+        if (!j->outputs[i])
+            return TACHY_ERR_NOMEM;
+        j->nb_outputs++;
+    }
+    j->file = tachy_output_name(j->outputs[0]);
+    return TACHY_OK;
 }
 
 static int keep_settings(tachy_job *j, const tachy_settings *s)
@@ -108,9 +126,7 @@ static int keep_settings(tachy_job *j, const tachy_settings *s)
         err = tachy_settings_for(j->set, j->p.task);
     if (err == TACHY_OK && j->p.engine_option && !is(text_of(j, "model.provider"), "null"))
         err = tachy_settings_append(j->set, "model.provider_options", j->p.engine_option);
-    const char *file = err == TACHY_OK ? text_of(j, "output.file") : NULL;
-    j->file = file ? strdup(file) : NULL;
-    return err < 0 ? err : !file == !j->file ? TACHY_OK : TACHY_ERR_NOMEM;
+    return err == TACHY_OK ? keep_outputs(j) : err;
 }
 
 // The settings that hold, for the profile's environment.
@@ -127,8 +143,10 @@ static int describe(const tachy_job *j)
     return err;
 }
 
-int tachy_job_open(tachy_job **out, const struct tachy_job_params *p)
+int tachy_job_open_sized(size_t p_size, tachy_job **out, const struct tachy_job_params *p)
 {
+    struct tachy_job_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), out && p && p->task && p->settings))
         return TACHY_ERR_INVAL;
@@ -166,7 +184,7 @@ int tachy_job_open(tachy_job **out, const struct tachy_job_params *p)
     return err;
 }
 
-struct tachy_job_info tachy_job_info(const tachy_job *j) { return j ? j->info : (struct tachy_job_info){0}; }
+const struct tachy_job_info *tachy_job_info(const tachy_job *j) { return j ? &j->info : NULL; }
 
 int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *settings, const struct tachy_log *log)
 {
@@ -204,15 +222,38 @@ static int open_source(const tachy_job *j, struct job_work *w)
 
 static int open_sink(const tachy_job *j, struct job_work *w)
 {
-    struct tachy_sink_params p = {
-        .url = w->output ? w->output : "-",
-        .format = j->format,
-        .overwrite = j->info.overwrite,
-        .gpu = j->nb_gpus ? j->gpus[0] : (int)tachy_settings_int(j->set, "gpu.id"),
-        .log = j->p.log,
-    };
-    tachy_sink_read_settings(&p, j->set);
-    return tachy_sink_open(&w->sink, &p);
+    struct tachy_sink_params p[TACHY_MAX_OUTPUTS];
+    struct tachy_sink_own own[TACHY_MAX_OUTPUTS];
+    int n = job_nb_outputs(j);
+    for (int i = 0; i < n; i++) {
+        const char *name = job_output(j, w->file, i);
+        p[i] = (struct tachy_sink_params){
+            .url = name ? name : "-",
+            .overwrite = j->info.overwrite,
+            .gpu = j->nb_gpus ? j->gpus[0] : (int)tachy_settings_int(j->set, "gpu.id"),
+            .stop = stop_flag(j),
+            .log = j->p.log,
+        };
+        tachy_sink_read_settings(&p[i], j->set);
+        p[i].format = j->format;
+        tachy_sink_read_own(&p[i], j->outputs[i], &own[i]);
+    }
+    return tachy_sink_open_several(&w->sink, p, n);
+}
+
+// A derived name, behind the options that were given with the folder.
+static int name_output(tachy_job *j, const struct job_work *w)
+{
+    static const char row[] = "output.file";
+    if (j->nb_outputs > 1) // they are named
+        return TACHY_OK;
+    char *text = tachy_asprintf("%.*s%s", j->file ? (int)(j->file - j->outputs[0]) : 0, j->file ? j->outputs[0] : "", w->output);
+    int err = text ? tachy_settings_reset(j->set, (size_t)tachy_option_index(tachy_settings_options(j->set), row))
+                   : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK)
+        err = tachy_settings_set(j->set, row, text, "derived");
+    free(text);
+    return err;
 }
 
 // One task serves files one after the other; what its pictures look like may depend on the output's name.
@@ -223,7 +264,7 @@ static int open_task(tachy_job *j, struct job_work *w)
         return TACHY_OK;
     tachy_task_close(&j->task);
     j->task_extension = ext;
-    int err = w->output ? tachy_settings_set(j->set, "output.file", w->output, "derived") : TACHY_OK;
+    int err = w->output ? name_output(j, w) : TACHY_OK;
     return err < 0 ? err : tachy_task_open(j->info.parallel ? &w->task : &j->task, j->p.task, j->set, j->p.log);
 }
 
@@ -375,7 +416,8 @@ void tachy_job_close(tachy_job **out)
     free(j->inputs);
     free(j->work);
     free(j->files);
-    free(j->file);
+    for (int i = 0; i < j->nb_outputs; i++)
+        free(j->outputs[i]);
     tachy_settings_free(&j->set);
     free(j);
 }

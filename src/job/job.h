@@ -1,9 +1,11 @@
 #pragma once
 #include "base/base.h"
 #include "base/options.h"
+#include "base/output_options.h"
 
 #include <jansson.h>
 #include <tachy/job.h>
+#include <tachy/sink.h>
 
 // What the files of a job share.
 
@@ -26,10 +28,13 @@ struct tachy_job {
     struct tachy_job_params p; // task, settings: NULL once it is open
     int task_index;
     const struct tachy_task_ops *ops;
-    tachy_settings *set;      // a copy, in which output.file names the output in work
+    tachy_settings *set;      // a copy, in which output.file names the outputs in work
     const char *mode;         // how a derived name says what is written
-    const char *format, *json; // output.format, or what the mode wants; run.json; NULL: none
-    char *file;               // output.file as it was given; NULL: it was not
+    const char *format, *json; // of outputs that give none of their own: output.format, or what the mode wants; run.json;
+                              // NULL: none
+    char *outputs[TACHY_MAX_OUTPUTS]; // output.file as it was given
+    int nb_outputs;
+    const char *file;         // the name of the first; NULL: none was given
     char **inputs;              // names, folders resolved
     int nb_inputs;
     struct tachy_job_info info;
@@ -53,6 +58,11 @@ int job_check_files(tachy_job *j); // looks at the files
 int job_enter_sandbox(const tachy_job *j);
 bool job_writes_nothing(const tachy_job *j);
 bool job_writes_text(const tachy_job *j); // JSON lines, hashes
+int job_nb_outputs(const tachy_job *j);   // of each file; at least 1
+// The name of output i of a file; NULL: nothing is written.
+const char *job_output(const tachy_job *j, const struct tachy_job_file *f, int i);
+// Its format; NULL: by its name. `own`: the memory of one that is its own.
+const char *job_format(const tachy_job *j, int i, char own[TACHY_OUTPUT_VALUE]);
 const char *job_extension(const char *name); // without the dot; "": none
 
 void job_note_unused(const tachy_job *j); // unused.c: logs what was set and does nothing in this job

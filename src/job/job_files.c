@@ -20,11 +20,36 @@ const char *job_extension(const char *name)
     return dot && !strchr(dot, '/') ? dot + 1 : "";
 }
 
-bool job_writes_nothing(const tachy_job *j) { return is(j->format, "null"); }
+int job_nb_outputs(const tachy_job *j) { return TACHY_MAX(j->nb_outputs, 1); }
+
+const char *job_output(const tachy_job *j, const struct tachy_job_file *f, int i)
+{
+    return i ? tachy_output_name(j->outputs[i]) : f->output;
+}
+
+const char *job_format(const tachy_job *j, int i, char own[TACHY_OUTPUT_VALUE])
+{
+    return j->nb_outputs && tachy_output_option(j->outputs[i], "f", own, TACHY_OUTPUT_VALUE) ? own : j->format;
+}
+
+bool job_writes_nothing(const tachy_job *j)
+{
+    char own[TACHY_OUTPUT_VALUE];
+    for (int i = 0; i < job_nb_outputs(j); i++)
+        if (!is(job_format(j, i, own), "null"))
+            return false;
+    return true;
+}
 
 bool job_writes_text(const tachy_job *j)
 {
-    return is(j->format, "json") || is(j->format, "csv") || is(j->format, "framemd5") || is(j->format, "framehash");
+    char own[TACHY_OUTPUT_VALUE];
+    for (int i = 0; i < job_nb_outputs(j); i++) {
+        const char *format = job_format(j, i, own), *name = j->nb_outputs ? tachy_output_name(j->outputs[i]) : NULL;
+        if (!tachy_text_format(name, format) && !is(format, "framemd5") && !is(format, "framehash"))
+            return false;
+    }
+    return true;
 }
 
 static bool is_folder(const char *name)
@@ -63,7 +88,8 @@ static int derive_output(tachy_job *j, struct job_work *w, const char *folder)
     if (is(w->file->input, "-"))
         return tachy_fail(j->p.log, TACHY_ERR_INVAL,
                           "standard input has no name to derive the output's from; give one with -o FILE");
-    w->output = job_output_name(w->file->input, j->mode, j->format, folder);
+    char own[TACHY_OUTPUT_VALUE];
+    w->output = job_output_name(w->file->input, j->mode, job_format(j, 0, own), folder);
     return w->output ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
@@ -72,6 +98,10 @@ static int find_outputs(tachy_job *j)
     const char *file = j->file;
     bool folder = is_folder(file), nothing = job_writes_nothing(j) && (!file || is(file, "-"));
     char with_slash[PATH_MAX];
+    for (int i = 0; i < j->nb_outputs && j->nb_outputs > 1; i++)
+        if (j->info.nb_files > 1 || is_folder(tachy_output_name(j->outputs[i])))
+            return tachy_fail(j->p.log, TACHY_ERR_INVAL, "several outputs are for one input, each with a name of its own; "
+                              "give one folder (-o DIR/), or one input");
     if (file && !folder && !nothing && j->info.nb_files > 1)
         return tachy_fail(j->p.log, TACHY_ERR_INVAL,
                           "-o %s names one output for %d inputs; name a folder (-o DIR/), or leave -o out", file,
@@ -93,12 +123,19 @@ static int find_outputs(tachy_job *j)
 // What goes to standard output must be one thing, and fit a terminal.
 static int check_stdout(tachy_job *j)
 {
-    bool output = is(j->files[0].output, "-");
+    char own[TACHY_OUTPUT_VALUE];
+    int at = -1, outputs = 0;
+    for (int i = 0; i < job_nb_outputs(j); i++)
+        if (is(job_output(j, &j->files[0], i), "-") && ++outputs)
+            at = i;
+    bool output = outputs > 0;
     const char *wrong = NULL;
     j->info.to_stdout = output || is(j->json, "-");
+    if (outputs > 1)
+        wrong = "standard output (-) is given as an output twice";
     if (output && is(j->json, "-"))
         wrong = "the summary (--json) and the output (-) would both go to standard output; write --json=FILE";
-    else if (output && !j->format)
+    else if (output && !job_format(j, at, own))
         wrong = "the output - has no name to tell its format; give it with -f";
     else if (output && isatty(STDOUT_FILENO) && !job_writes_text(j))
         wrong = "standard output is a terminal, which cannot show a video; send it to a program or a file";
@@ -141,6 +178,14 @@ static bool output_exists(const char *name, char *found, size_t size)
 
 static bool resumes(const tachy_job *j) { return tachy_settings_bool(j->set, "output.resume"); }
 
+static bool names_outputs(const tachy_job *j, const char *name, int below)
+{
+    for (int i = 0; i < below; i++)
+        if (same_file(tachy_output_name(j->outputs[i]), name))
+            return true;
+    return false;
+}
+
 // An output that is there is not made again with --skip-existing, and of several files without it either; of those that a
 // job with --resume has begun only the finished ones.
 static bool is_done(const tachy_job *j, const struct tachy_job_file *f)
@@ -181,28 +226,41 @@ static void leave_out_done(tachy_job *j)
     j->info.nb_files = left;
 }
 
-static int check_output(const tachy_job *j, const struct tachy_job_file *f)
+// `name`: of one of the file's outputs.
+static int check_name(const tachy_job *j, const struct tachy_job_file *f, const char *name)
 {
     char found[PATH_MAX];
     struct stat st;
-    if (!f->output || is(f->output, "-"))
+    if (!name || is(name, "-"))
         return TACHY_OK;
     for (int i = 0; i < j->info.nb_files; i++)
-        if (same_file(j->files[i].input, f->output))
+        if (same_file(j->files[i].input, name))
             return tachy_fail(j->p.log, TACHY_ERR_EXISTS,
-                              "%s is %s and would be the output as well; give another -o FILE", f->output,
+                              "%s is %s and would be the output as well; give another -o FILE", name,
                               j->info.nb_files > 1 ? "an input" : "the input");
-    bool plain = stat(tachy_path_local(f->output), &st) != 0 || S_ISREG(st.st_mode); // no device
-    bool begun = resumes(j) && tachy_sink_has_job(f->output); // the run that goes on sees for itself
-    if (plain && !begun && !j->info.overwrite && output_exists(f->output, found, sizeof(found)))
+    bool plain = stat(tachy_path_local(name), &st) != 0 || S_ISREG(st.st_mode); // no device
+    bool begun = resumes(j) && tachy_sink_has_job(name); // the run that goes on sees for itself
+    if (plain && !begun && !j->info.overwrite && output_exists(name, found, sizeof(found)))
         return tachy_fail(j->p.log, TACHY_ERR_EXISTS,
                           "%s already exists; use -y to overwrite it, or give another -o FILE", found);
     for (const struct tachy_job_file *k = j->files; k < f; k++)
-        if (k->output && same_file(k->output, f->output))
+        if (k->output && same_file(k->output, name))
             return tachy_fail(j->p.log, TACHY_ERR_EXISTS,
                               "%s and %s would both be written to %s; run them one by one with -o", k->input, f->input,
-                              f->output);
+                              name);
     return TACHY_OK;
+}
+
+static int check_output(const tachy_job *j, const struct tachy_job_file *f)
+{
+    int err = TACHY_OK;
+    for (int i = 0; i < job_nb_outputs(j) && err == TACHY_OK; i++) {
+        const char *name = job_output(j, f, i);
+        err = check_name(j, f, name);
+        if (err == TACHY_OK && i && names_outputs(j, name, i))
+            err = tachy_fail(j->p.log, TACHY_ERR_INVAL, "%s is given as an output twice", name);
+    }
+    return err;
 }
 
 // The summary's file must be no input or output and, as any other, is not replaced without -y.
@@ -213,7 +271,7 @@ static int check_json(const tachy_job *j)
         return TACHY_OK;
     for (int i = 0; i < j->info.nb_files; i++) {
         const struct tachy_job_file *f = &j->files[i];
-        bool output = f->output && same_file(f->output, j->json);
+        bool output = (f->output && same_file(f->output, j->json)) || names_outputs(j, j->json, j->nb_outputs);
         if (output || same_file(f->input, j->json))
             return tachy_fail(j->p.log, TACHY_ERR_EXISTS,
                               "--json=%s is an %s of this run; give the summary another name", j->json,
@@ -268,7 +326,7 @@ int job_enter_sandbox(const tachy_job *j)
         return tachy_fail(j->p.log, TACHY_ERR_INVAL,
                           "--sandbox is not for a profile, which measures what lies outside; leave one of them out");
     size_t inputs = (size_t)j->info.nb_files, n = 0;
-    const char **names = calloc(2 * inputs + 3, sizeof(*names)), **outputs = names + inputs;
+    const char **names = calloc(2 * inputs + TACHY_MAX_OUTPUTS + 3, sizeof(*names)), **outputs = names + inputs;
     const char *others[] = {j->json, text_of(j, "debug.save_stage"), text_of(j, "metrics.file")};
     if (!names)
         return TACHY_ERR_NOMEM;
@@ -277,6 +335,8 @@ int job_enter_sandbox(const tachy_job *j)
         if (j->files[i].output)
             outputs[n++] = j->files[i].output;
     }
+    for (int i = 1; i < j->nb_outputs; i++)
+        outputs[n++] = tachy_output_name(j->outputs[i]);
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(others); i++)
         if (others[i])
             outputs[n++] = others[i];

@@ -6,9 +6,10 @@ const struct tachy_option tachy_job_options[] = {
      .verbs = TACHY_VERB_RUN | TACHY_VERB_PROBE,
      .help = "video, picture, numbered pictures (shot_%04d.png), folder, address, or - for standard input; arguments "
              "without an option are inputs as well"},
-    {"output.file", "output", 'o', TACHY_OPT_STRING, .arg = "FILE", .group = "Output",
+    {"output.file", "output", 'o', TACHY_OPT_LIST, .arg = "FILE", .group = "Output",
      .verbs = TACHY_VERB_RUN | TACHY_VERB_MODEL | TACHY_VERB_COMPARE,
-     .help = "where to write; a folder ending in / takes derived names, - is standard output"},
+     .help = "where to write; a folder ending in / takes derived names, - is standard output. Given again, the run has "
+             "several outputs; [key=value:...] before a name are options of that one (docs/sink.md)"},
     {"output.format", "format", 'f', TACHY_OPT_STRING, .arg = "NAME", .group = "Output", .verbs = TACHY_VERB_RUN,
      .help = "FFmpeg's muxer, or null, framemd5, json; by file name without it"},
     {"output.overwrite", "overwrite", 'y', TACHY_OPT_BOOL, "no", .group = "Output",

@@ -213,10 +213,8 @@ static int timed(struct replay *r, int64_t loop, struct tachy_replay *out)
     return err;
 }
 
-int tachy_replay(const struct tachy_replay_params *p, struct tachy_replay *out)
+static int replay_stage(const struct tachy_replay_params *p, struct tachy_replay *out)
 {
-    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && out))
-        return TACHY_ERR_INVAL;
     *out = (struct tachy_replay){.stage = p->stage, .worst_frame = -1, .min_psnr = INFINITY};
     if (!TACHY_CHECK(p->log, p->dir) || !TACHY_CHECK(p->log, (unsigned)p->stage < TACHY_REPLAY_COUNT) ||
         !TACHY_CHECK(p->log, p->loop >= 0 && p->loop <= 10000000) ||
@@ -237,5 +235,17 @@ int tachy_replay(const struct tachy_replay_params *p, struct tachy_replay *out)
         err = timed(&r, TACHY_DEF(p->loop, 1000), out);
     close_worker(&r);
     replay_unload(&r);
+    return err;
+}
+
+int tachy_replay_sized(size_t p_size, size_t r_size, const struct tachy_replay_params *p, struct tachy_replay *r)
+{
+    struct tachy_replay_params own;
+    struct tachy_replay now;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && r))
+        return TACHY_ERR_INVAL;
+    int err = replay_stage(p, &now);
+    tachy_sized_out(r, r_size, &now, sizeof(now));
     return err;
 }

@@ -110,6 +110,8 @@ static int allow_output(struct tachy_landlock *l, const char *url)
     struct stat st;
     if (!strcmp(name, "-") || !strncmp(name, "pipe:", 5))
         return TACHY_OK;
+    if (name == url && strstr(url, "://"))
+        return tachy_fail(l->log, TACHY_ERR_INVAL, "--sandbox opens no sockets; name a file or a pipe instead of %s", url);
     if (stat(name, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
         return tachy_landlock_write_file(l, name);
     char *folder = folder_of(name);
@@ -202,8 +204,10 @@ static int allow_all(struct tachy_landlock *l, const struct tachy_sandbox_params
     return err == TACHY_OK && p->settings ? allow_model(l, p->settings) : err;
 }
 
-int tachy_sandbox(const struct tachy_sandbox_params *p)
+int tachy_sandbox_sized(size_t p_size, const struct tachy_sandbox_params *p)
 {
+    struct tachy_sandbox_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
     struct tachy_landlock l;
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && (p->inputs || !p->nb_inputs) && (p->outputs || !p->nb_outputs)))
         return TACHY_ERR_INVAL;

@@ -217,8 +217,10 @@ static struct tachy_frame_full *wrap(const struct tachy_frame_params *p)
     return f;
 }
 
-int tachy_frame_new(tachy_frame **out, const struct tachy_frame_params *p)
+int tachy_frame_new_sized(size_t p_size, tachy_frame **out, const struct tachy_frame_params *p)
 {
+    struct tachy_frame_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
     TACHY_CLEAR(out);
     if (!out || !p || !tachy_frame_size_ok(p->format, p->width, p->height))
         return TACHY_ERR_INVAL;

@@ -24,6 +24,8 @@ struct tachy_side_queue {
     size_t bytes;
     bool ended;
     int failed; // TACHY_ERR_NOMEM: a packet is missing, which the taker is told
+    bool forked; // packets go to the copies
+    tachy_side *copies;
 };
 
 int tachy_side_new(tachy_side **out)
@@ -79,6 +81,22 @@ static void queue_free(struct tachy_side_queue *q)
     free(q);
 }
 
+// The description stays its owner's.
+static void free_copy(tachy_side *s)
+{
+    tachy_side *of = s->of, **at = &of->queue->copies;
+    pthread_mutex_lock(&of->queue->lock);
+    while (*at && *at != s)
+        at = &(*at)->next;
+    if (*at)
+        *at = s->next;
+    pthread_mutex_unlock(&of->queue->lock);
+    free(s->streams);
+    queue_free(s->queue);
+    free(s);
+    tachy_side_unref(&of);
+}
+
 void tachy_side_unref(tachy_side **side)
 {
     tachy_side *s = side ? *side : NULL;
@@ -87,6 +105,10 @@ void tachy_side_unref(tachy_side **side)
     *side = NULL;
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
+    if (s->of) {
+        free_copy(s);
+        return;
+    }
     for (int i = 0; i < s->nb_streams; i++) {
         avcodec_parameters_free(&s->streams[i].par);
         av_dict_free(&s->streams[i].metadata);
@@ -175,6 +197,23 @@ static int append(tachy_side *s, AVPacket *packet)
     return TACHY_OK;
 }
 
+// To each copy; what is amiss there, its taker is told. Under the lock.
+static int put_copies(tachy_side *s, const AVPacket *packet)
+{
+    for (tachy_side *c = s->queue->copies; c; c = c->next) {
+        AVPacket *p = av_packet_clone(packet);
+        if (!p) {
+            pthread_mutex_lock(&c->queue->lock);
+            c->queue->failed = TACHY_ERR_NOMEM;
+            pthread_mutex_unlock(&c->queue->lock);
+            continue;
+        }
+        tachy_side_put(c, p);
+        av_packet_free(&p);
+    }
+    return TACHY_OK;
+}
+
 int tachy_side_put(tachy_side *s, AVPacket *packet)
 {
     struct tachy_side_queue *q = s->queue;
@@ -182,7 +221,9 @@ int tachy_side_put(tachy_side *s, AVPacket *packet)
     if (packet->stream_index < 0 || packet->stream_index >= s->nb_streams)
         goto done;
     pthread_mutex_lock(&q->lock);
-    if (!make_fifos(s)) {
+    if (q->forked) {
+        err = put_copies(s, packet);
+    } else if (!make_fifos(s)) {
         err = TACHY_ERR_NOMEM;
     } else {
         // Nobody but the source holds the side: nobody will miss the packet.
@@ -218,6 +259,8 @@ void tachy_side_trim(tachy_side *s, double seconds)
 {
     struct tachy_side_queue *q = s->queue;
     pthread_mutex_lock(&q->lock);
+    for (tachy_side *c = q->copies; c; c = c->next)
+        tachy_side_trim(c, seconds);
     for (int i = 0; i < q->nb_fifos; i++) {
         struct fifo kept = {.last_time = q->fifos[i].last_time}, *f = &q->fifos[i];
         while (f->head) {
@@ -244,6 +287,8 @@ void tachy_side_trim(tachy_side *s, double seconds)
 void tachy_side_end(tachy_side *s)
 {
     pthread_mutex_lock(&s->queue->lock);
+    for (tachy_side *c = s->queue->copies; c; c = c->next)
+        tachy_side_end(c);
     s->queue->ended = true;
     pthread_mutex_unlock(&s->queue->lock);
 }
@@ -279,5 +324,54 @@ int tachy_side_take(tachy_side *s, double seconds, AVPacket *packet)
         av_packet_move_ref(packet, taken);
         av_packet_free(&taken);
     }
+    return err;
+}
+
+static int copy_side(tachy_side **out, tachy_side *s)
+{
+    int err = tachy_side_new(out);
+    if (err < 0)
+        return err;
+    tachy_side *c = *out;
+    struct tachy_side_queue *own = c->queue;
+    size_t n = (size_t)s->nb_streams;
+    struct tachy_side_stream *streams = malloc(TACHY_MAX(n, (size_t)1) * sizeof(*streams)); // given_up is each queue's
+    if (!streams) {
+        tachy_side_unref(out);
+        return TACHY_ERR_NOMEM;
+    }
+    if (n)
+        memcpy(streams, s->streams, n * sizeof(*streams));
+    *c = (tachy_side){
+        .url = s->url, .streams = streams, .nb_streams = s->nb_streams, .metadata = s->metadata,
+        .video_metadata = s->video_metadata, .video_disposition = s->video_disposition, .chapters = s->chapters,
+        .nb_chapters = s->nb_chapters, .video_side_data = s->video_side_data,
+        .nb_video_side_data = s->nb_video_side_data, .width = s->width, .height = s->height, .queue = own,
+        .of = tachy_side_ref(s),
+    };
+    atomic_init(&c->refs, 1);
+    own->ended = s->queue->ended;
+    c->next = s->queue->copies;
+    s->queue->copies = c;
+    return TACHY_OK;
+}
+
+int tachy_side_fork(tachy_side *s, tachy_side *copies[], int nb)
+{
+    struct tachy_side_queue *q = s->queue;
+    int err = TACHY_OK;
+    memset(copies, 0, (size_t)nb * sizeof(*copies));
+    pthread_mutex_lock(&q->lock);
+    for (int i = 0; i < nb && err == TACHY_OK; i++)
+        err = copy_side(&copies[i], s);
+    q->forked = err == TACHY_OK;
+    for (int i = 0; i < q->nb_fifos && q->forked; i++) {
+        for (const struct entry *e = q->fifos[i].head; e; e = e->next)
+            put_copies(s, e->packet);
+        clear(q, &q->fifos[i]);
+    }
+    pthread_mutex_unlock(&q->lock);
+    for (int i = 0; i < nb && err < 0; i++)
+        tachy_side_unref(&copies[i]);
     return err;
 }

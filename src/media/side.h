@@ -32,6 +32,8 @@ struct tachy_side {
     int nb_video_side_data;
     int width, height;                 // of the pictures that this describes; 0: unknown
     struct tachy_side_queue *queue;    // packets, see below
+    tachy_side *of;                    // whose packets this copy gets, and whose description it shares; NULL: no copy
+    tachy_side *next;                  // the next copy of the same; under the lock of of->queue
 };
 
 int tachy_side_new(tachy_side **out);
@@ -61,3 +63,7 @@ void tachy_side_end(tachy_side *s);
 // any); packets of one stream keep their order. TACHY_OK, TACHY_ERR_AGAIN (none yet), TACHY_ERR_EOF (none ever again),
 // TACHY_ERR_NOMEM (one could not be queued).
 int tachy_side_take(tachy_side *s, double seconds, AVPacket *packet);
+
+// One taker's each: `nb` copies, which get the packets that wait in `s` and those that are put from now on; `s` itself
+// keeps none any more. Once, before the first take. On failure all of copies[] are NULL.
+int tachy_side_fork(tachy_side *s, tachy_side *copies[], int nb);

@@ -21,6 +21,7 @@ static void read_input(struct card_reader *r, json_t *o, struct tachy_card *c)
     card_ask(r, o, "scale", "which numbers are black and white? 0, 1: 0.00392156886; -1, 1: 0.00784313772 and \"mean\": 1; 0, 255: 1");
     c->input = card_text(r, o, "name", "");
     c->plate = card_text(r, o, "plate", "");
+    c->foreground = "";
     if (*c->plate && strcmp(c->task, "segment"))
         card_bad(r, "plate", "is for the task segment");
     c->in.width = card_whole(r, o, "width", 1, 16384, 0);
@@ -51,7 +52,7 @@ static bool several_channels(enum tachy_output_meaning m)
 
 static void read_output(struct card_reader *r, json_t *o, struct tachy_card *c)
 {
-    static const char *const known[] = {"name", "meaning", "channel", "layout", "width", "height"};
+    static const char *const known[] = {"name", "meaning", "channel", "layout", "width", "height", "foreground"};
     static const char *const layouts[] = {"nhwc", "nchw", NULL};
     static const char *const meanings[] = {"probability", "logit", "softmax", "probabilities", "alpha", NULL};
     r->section = "output.";
@@ -60,6 +61,13 @@ static void read_output(struct card_reader *r, json_t *o, struct tachy_card *c)
                               "probabilities");
     card_ask(r, o, "channel", "which channel is the person's, from 0?");
     c->output = card_text(r, o, "name", "");
+    c->foreground = card_text(r, o, "foreground", "");
+    if (*c->foreground && c->in.channels == TACHY_LUMA)
+        card_bad(r, "foreground", "has colours, but the card's input has none");
+    if (*c->foreground && !*c->output)
+        card_bad(r, "foreground", "is one of several outputs: `output.name` must name the mask");
+    if (*c->foreground && !strcmp(c->foreground, c->output))
+        card_bad(r, "foreground", "is the same output as `output.name`");
     c->meaning = (enum tachy_output_meaning)(TACHY_OUT_PROBABILITY +
                                              card_choice(r, o, "meaning", meanings, -1));
     c->channel = card_whole(r, o, "channel", 0, 65535, several_channels(c->meaning) ? -1 : 0);

@@ -134,6 +134,25 @@ static int find_name(const struct tachy_io *io, int n, const char *name)
     return -1;
 }
 
+// The person's own colours: three channels of the input's size.
+static int check_foreground(const struct tachy_card *c, const struct tachy_io out[], int n, const struct tachy_log *log)
+{
+    char shape[128];
+    if (!*c->foreground)
+        return TACHY_OK;
+    int i = find_name(out, n, c->foreground);
+    if (i < 0)
+        return tachy_fail(log, TACHY_ERR_MISMATCH, "model %s: its card names the output `%s` in `output.foreground`, which the "
+                          "model does not have", c->name, c->foreground);
+    const struct tachy_tensor *t = &out[i].spec;
+    if ((t->dtype == TACHY_F32 || t->dtype == TACHY_F16) && is_picture(t, c->out_layout, c->in.width, c->in.height, 3))
+        return TACHY_OK;
+    return tachy_fail(log, TACHY_ERR_MISMATCH, "model %s: the output `%s` is %s %s; a foreground is float32 or float16, has 3 "
+                      "channels in layout %s and the size of the input, %d wide and %d high", c->name, out[i].name,
+                      tachy_dtype_name(t->dtype), shape_text(t, shape), c->out_layout == TACHY_NHWC ? "nhwc" : "nchw",
+                      c->in.width, c->in.height);
+}
+
 // The input of this name, which must not have been claimed yet. `key`: of the card.
 static const struct tachy_io *claim(const struct tachy_card *c, const char *key, const char *name,
                                     const struct tachy_io *in, int n, bool claimed[],
@@ -246,5 +265,7 @@ int tachy_card_check(const struct tachy_card *card, const struct tachy_io *in, i
         err = check_input(card, picture, log);
     if (err == TACHY_OK && plate)
         err = check_input(card, plate, log);
-    return err || !mask ? err : check_output(card, result, log);
+    if (err == TACHY_OK && mask)
+        err = check_output(card, result, log);
+    return err < 0 || !mask ? err : check_foreground(card, out, n_out, log);
 }

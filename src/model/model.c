@@ -144,8 +144,10 @@ static int get(tachy_model *m, const struct tachy_model_params *p)
     return zoo_fetch(m->doc, m->dir, m->path, p->log);
 }
 
-int tachy_model_open(tachy_model **out, const struct tachy_model_params *p)
+int tachy_model_open_sized(size_t p_size, tachy_model **out, const struct tachy_model_params *p)
 {
+    struct tachy_model_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), out && p))
         return TACHY_ERR_INVAL;

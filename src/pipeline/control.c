@@ -35,8 +35,10 @@ struct tachy_mark {
     struct tachy_prof prof;
 };
 
-int tachy_control_open(tachy_control **out, const struct tachy_control_params *p)
+int tachy_control_open_sized(size_t p_size, tachy_control **out, const struct tachy_control_params *p)
 {
+    struct tachy_control_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), out && p))
         return TACHY_ERR_INVAL;
@@ -355,14 +357,15 @@ static int read_all(tachy_control *c, struct tachy_prof **sum, struct tachy_tota
     return TACHY_OK;
 }
 
-int tachy_control_snapshot(tachy_control *c, struct tachy_snapshot *s)
+int tachy_control_snapshot_sized(size_t s_size, tachy_control *c, struct tachy_snapshot *s)
 {
     struct tachy_prof *sum;
+    struct tachy_snapshot now = {0};
     if (!TACHY_CHECK(TACHY_LOG_OF(c, log), c && s))
         return TACHY_ERR_INVAL;
-    memset(s, 0, sizeof(*s));
-    struct tachy_totals *t = &s->totals;
-    int err = read_all(c, &sum, t, s);
+    memset(s, 0, s_size);
+    struct tachy_totals *t = &now.totals;
+    int err = read_all(c, &sum, t, &now);
     if (err < 0)
         return err;
     t->nb_steps = t->runs ? tachy_rows_count(&c->steps) : 0;
@@ -372,6 +375,7 @@ int tachy_control_snapshot(tachy_control *c, struct tachy_snapshot *s)
     }
     tachy_prof_histogram(sum, -1, &t->latency, NULL);
     tachy_aligned_free(sum);
+    tachy_sized_out(s, s_size, &now, sizeof(now));
     return TACHY_OK;
 }
 

@@ -43,15 +43,18 @@ static void set_spans(tachy_stream *s)
     const tachy_task *t = s->bind->task;
     s->nb_spans = pipeline_spans(t, s->bind->batcher, s->policy && s->policy->copies, s->span);
     s->first_turn = s->nb_spans;
+    int64_t ahead = 0;
     for (int k = s->nb_spans - 1; k >= 0; k--) {
         const struct pipeline_span *span = &s->span[k];
         bool reads = tachy_task_flag(t, span->first, TACHY_STAGE_READS);
         if (span->kind == SPAN_ORDERED) {
             s->first_turn = k;
             s->sched.holds_input |= reads;
+            ahead += span->ahead;
         }
         s->sched.keeps_input |= span->writes && reads;
     }
+    s->sched.ahead = ahead;
 }
 
 static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params)
@@ -76,6 +79,7 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
         .memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE),
         .device_room = on_gpu ? device_room(s) : 0,
         .on_gpu = on_gpu,
+        .ahead = s->sched.ahead,
         .holds_input = s->sched.holds_input,
         .keeps_input = s->sched.keeps_input,
     };
@@ -312,9 +316,11 @@ int pipeline_join(struct tachy_pipeline *p, tachy_stream **out,
     return TACHY_OK;
 }
 
-int tachy_pipeline_join(tachy_pipeline *p, tachy_stream **out,
-                        const struct tachy_stream_params *params)
+int tachy_pipeline_join_sized(size_t params_size, tachy_pipeline *p, tachy_stream **out,
+                              const struct tachy_stream_params *params)
 {
+    struct tachy_stream_params own;
+    params = tachy_sized_in(&own, sizeof(own), params, params_size);
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && out && params))
         return TACHY_ERR_INVAL;
@@ -460,8 +466,10 @@ static int open_first(struct tachy_pipeline *p, const struct tachy_pipeline_para
     return err;
 }
 
-int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *params)
+int tachy_pipeline_open_sized(size_t params_size, tachy_pipeline **out, const struct tachy_pipeline_params *params)
 {
+    struct tachy_pipeline_params own;
+    params = tachy_sized_in(&own, sizeof(own), params, params_size);
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(TACHY_LOG_OF(params, log), out && params))
         return TACHY_ERR_INVAL;
@@ -492,7 +500,7 @@ int pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *para
     if (err == TACHY_OK)
         err = start_workers(p);
     if (err == TACHY_ERR_NOMEM && p->memory)
-        tachy_memory_explain(p->memory);
+        err = tachy_memory_explain(p->memory);
     if (err < 0) {
         tachy_pipeline_close(&p);
         return err;

@@ -285,7 +285,10 @@ void pipeline_queue_wake(struct tachy_pipeline *p);
 int pipeline_turn_claim(tachy_stream *s, int k, int64_t seq[], int most);
 // Whose turn it is takes more items: of those parked after the n that it has. Returns how many it has then.
 int pipeline_turn_extend(tachy_stream *s, int k, int64_t seq[], int n, int most);
-// A position has become a hole: puts the next item of each ordered span into a queue, if its turn is free and it is
+// Whose turn it is: the items after position `seq` that a stage with `ahead` reads, which stay parked; returns how many. Needs
+// no lock: what was there when the turn was claimed stays.
+int pipeline_turn_later(tachy_stream *s, int k, int64_t seq, struct tachy_item *later[]);
+// A position has become a hole or has failed: puts the next item of each ordered span into a queue, if its turn is free and it is
 // parked there.
 void pipeline_turn_look_all(tachy_stream *s);
 // The items up to position `last` have had their turn in span k. Takes the lock.
@@ -354,6 +357,8 @@ void pipeline_set_workers(struct tachy_pipeline *p, int n);
 int pipeline_push_at(tachy_stream *s, tachy_frame *f, int64_t seq, bool breaks);
 // Whether an item whose first turn it is starts anew because of a position before it.
 bool pipeline_breaks_before(tachy_stream *s, int64_t seq);
+// Whether an item at `to` will start anew because of a position from `from` on.
+bool pipeline_break_between(tachy_stream *s, int64_t from, int64_t to);
 // Wakes whoever waits in push or pull.
 void pipeline_wake_stream(tachy_stream *s);
 // Has drain look again.

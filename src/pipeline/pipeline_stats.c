@@ -63,16 +63,19 @@ void pipeline_merge(tachy_pipeline *p, struct tachy_prof *sum)
     pthread_mutex_unlock(&p->list);
 }
 
-void tachy_pipeline_stats(tachy_pipeline *p, struct tachy_summary *sum)
+void tachy_pipeline_stats_sized(size_t s_size, tachy_pipeline *p, struct tachy_summary *s)
 {
-    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && sum))
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && s))
         return;
     struct tachy_prof *all = tachy_prof_new(p->steps);
     if (!all)
         return;
+    struct tachy_summary sum;
+    tachy_sized_in(&sum, sizeof(sum), s, s_size); // the rest of it stays
     pipeline_merge(p, all);
-    sum->nb_steps = tachy_prof_read(all, sum->steps);
-    sum->workers = atomic_load(&p->active);
+    sum.nb_steps = tachy_prof_read(all, sum.steps);
+    sum.workers = atomic_load(&p->active);
+    tachy_sized_out(s, TACHY_MIN(s_size, sizeof(sum)), &sum, sizeof(sum));
     tachy_aligned_free(all);
 }
 
@@ -128,14 +131,14 @@ double pipeline_transfer_s(const tachy_stream *s)
     return (double)ns * 1e-9;
 }
 
-void tachy_stream_stats(const tachy_stream *s, struct tachy_stream_stats *out)
+void tachy_stream_stats_sized(size_t out_size, const tachy_stream *s, struct tachy_stream_stats *out)
 {
     if (!TACHY_CHECK(TACHY_LOG_OF(s, pipeline->log), s && out))
         return;
     // Pulled before pushed: a difference of the two is never negative.
     int64_t next = atomic_load(&s->next_pull), pulled = atomic_load(&s->nb_pulled);
     int64_t done = atomic_load(&s->nb_done), pushed = atomic_load(&s->next_push);
-    *out = (struct tachy_stream_stats){
+    struct tachy_stream_stats now = {
         .pushed = pushed,
         .holes = atomic_load(&s->nb_holes),
         .pulled = pulled,
@@ -145,4 +148,5 @@ void tachy_stream_stats(const tachy_stream *s, struct tachy_stream_stats *out)
         .ended = atomic_load(&s->end) != INT64_MAX,
         .err = atomic_load(&s->err),
     };
+    tachy_sized_out(out, out_size, &now, sizeof(now));
 }

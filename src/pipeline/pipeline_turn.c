@@ -8,7 +8,37 @@ static bool parked_at(tachy_stream *s, int64_t seq, int k)
     return seq < atomic_load(&s->next_push) && atomic_load(&slot->state) == SLOT_PARKED && slot->span == k;
 }
 
-// Whether the next item in order is parked there. Positions without one are passed.
+// Whether all that an item of span k is to see of those after it is there: they are parked before the span, or never come.
+static bool ahead_is_there(tachy_stream *s, int64_t seq, int k)
+{
+    for (int64_t n = seq + 1; n <= seq + s->span[k].ahead; n++) {
+        if (n >= atomic_load(&s->next_push))
+            return atomic_load(&s->end) != INT64_MAX;
+        int state = atomic_load(&pipeline_slot(s, n)->state);
+        if (state == SLOT_DONE || pipeline_given_up(s, n)) // the stream ends before it
+            return true;
+        if (state != SLOT_HOLE && !parked_at(s, n, k))
+            return false;
+    }
+    return true;
+}
+
+int pipeline_turn_later(tachy_stream *s, int k, int64_t seq, struct tachy_item *later[])
+{
+    int n = 0;
+    for (int64_t at = seq + 1; at <= seq + s->span[k].ahead && at < atomic_load(&s->next_push); at++) {
+        struct tachy_item *item = &pipeline_slot(s, at)->item;
+        int state = atomic_load(&pipeline_slot(s, at)->state);
+        if (state == SLOT_HOLE)
+            continue;
+        if (state != SLOT_PARKED || item->anew || pipeline_break_between(s, seq, at))
+            break;
+        later[n++] = item;
+    }
+    return n;
+}
+
+// Whether the next item in order is parked there, and those that it waits for. Positions without one are passed.
 static bool is_there(tachy_stream *s, int k)
 {
     struct pipeline_turn *t = &s->turn[k];
@@ -20,7 +50,7 @@ static bool is_there(tachy_stream *s, int k)
             continue;
         }
         if (state == SLOT_PARKED)
-            return parked_at(s, t->next, k);
+            return parked_at(s, t->next, k) && ahead_is_there(s, t->next, k);
         if (state == SLOT_FREE || state == SLOT_FILLING || state == SLOT_READY)
             return false;
         t->next++; // it has no item, or one that failed
@@ -30,7 +60,7 @@ static bool is_there(tachy_stream *s, int k)
 
 int pipeline_turn_extend(tachy_stream *s, int k, int64_t seq[], int n, int most)
 {
-    for (; n < most && parked_at(s, s->turn[k].next + n, k); n++) {
+    for (; n < (s->span[k].ahead ? 1 : most) && parked_at(s, s->turn[k].next + n, k); n++) {
         seq[n] = s->turn[k].next + n;
         atomic_store(&pipeline_slot(s, seq[n])->state, SLOT_READY);
     }

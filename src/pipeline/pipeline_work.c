@@ -51,6 +51,13 @@ void pipeline_fail(tachy_stream *s, int64_t seq, int err)
     pthread_mutex_unlock(&s->fail);
 }
 
+static void look_again(tachy_stream *s)
+{
+    pthread_mutex_lock(&s->pipeline->lock);
+    pipeline_turn_look_all(s);
+    pthread_mutex_unlock(&s->pipeline->lock);
+}
+
 void pipeline_item_failed(tachy_stream *s, int64_t seq, const char *stage, int err)
 {
     struct pipeline_slot *slot = pipeline_slot(s, seq);
@@ -62,6 +69,8 @@ void pipeline_item_failed(tachy_stream *s, int64_t seq, const char *stage, int e
     drop_input(s, &slot->item);
     slot->err = err;
     set_state(slot, SLOT_DONE);
+    if (s->sched.ahead) // an item before it may wait for this one
+        look_again(s);
     pipeline_wake_stream(s);
 }
 
@@ -72,9 +81,10 @@ static void keep_head(struct tachy_item *item)
     memset(item->head.data, 0, sizeof(item->head.data));
 }
 
-static bool all_reused(const tachy_stream *s, const struct tachy_item *item)
+// No network sees it: its result is taken over, or is empty.
+static bool runs_nothing(const tachy_stream *s, const struct tachy_item *item)
 {
-    return item->reuse == (1u << s->bind->task->eyes) - 1;
+    return item->nobody || item->reuse == (1u << s->bind->task->eyes) - 1;
 }
 
 // ---- Items that a worker carries together ----
@@ -144,11 +154,8 @@ static bool is_wanted(struct group *g, int i)
         return true;
     drop_input(s, g->item[i]);
     set_state(slot_of(g, i), SLOT_HOLE);
-    if (s->first_turn < s->nb_spans) { // an item after it may wait for this one's turn
-        pthread_mutex_lock(&s->pipeline->lock);
-        pipeline_turn_look_all(s);
-        pthread_mutex_unlock(&s->pipeline->lock);
-    }
+    if (s->first_turn < s->nb_spans) // an item after it may wait for this one's turn
+        look_again(s);
     return false;
 }
 
@@ -164,11 +171,11 @@ static bool was_run(struct group *g, int i)
 {
     struct pipeline_slot *slot = slot_of(g, i);
     const struct tachy_stage *st = g->s->bind->task->stage[g->s->span[g->k - 1].first];
-    int err = all_reused(g->s, g->item[i]) ? TACHY_OK : atomic_load(&slot->batch_err);
+    int err = runs_nothing(g->s, g->item[i]) ? TACHY_OK : atomic_load(&slot->batch_err);
     if (err < 0)
         pipeline_item_failed(g->s, g->seq[i], st->ops->name, err);
     int regions = tachy_item_regions(g->item[i], g->s->bind->task->eyes);
-    for (int r = 0; r < regions && g->s->figures && err == TACHY_OK; r++)
+    for (int r = 0; r < regions && g->s->figures && err == TACHY_OK && !g->item[i]->nobody; r++)
         if (!(g->item[i]->reuse >> r & 1)) // the batch's own thread has counted it for all streams
             tachy_prof_add(g->s->figures[g->w->index], st->step,
                            (struct tachy_prof_item){g->item[i]->result.frame_id, g->item[i]->stream},
@@ -218,10 +225,12 @@ static void save_region(struct tachy_stage_pass *p, int region)
 static void run_stages(struct group *g, int from, int n)
 {
     const struct pipeline_span *span = span_of(g);
+    struct tachy_item *later[TACHY_STAGE_ITEMS];
     tachy_task *t = g->s->bind->task;
     bool saves = t->save && !tachy_task_flag(t, span->end, TACHY_STAGE_REGIONS); // the last span that has regions
     struct tachy_stage_pass p = {
         .task = t, .worker = g->worker, .state = g->s->state, .items = g->item + from, .n = n, .err = g->err + from,
+        .later = later, .nb_later = span->ahead ? pipeline_turn_later(g->s, g->k, g->seq[from], later) : 0,
         .at = g->at + from, .ran = ran, .region_done = saves ? save_region : NULL, .user = g,
     };
     tachy_stage_pass(&p, span->first, span->end);
@@ -328,7 +337,7 @@ static void run_span(struct group *g)
 
 static bool stays_with_batch(struct group *g, int i)
 {
-    if (all_reused(g->s, g->item[i]))
+    if (runs_nothing(g->s, g->item[i]))
         return true;
     pipeline_batch_submit(g->s, g->seq[i]);
     return false;
@@ -378,7 +387,7 @@ static void go_on(struct group *g)
 static void carry(struct group *g)
 {
     while (g->n) {
-        if (span_of(g)->kind != SPAN_BATCHED) // else its result is taken over
+        if (span_of(g)->kind != SPAN_BATCHED) // else no network sees it
             run_span(g);
         if (g->n)
             go_on(g);

@@ -241,6 +241,7 @@ static int run_frames(struct run *r)
                            : tachy_sink_finish(r->p->sink, !whole);
     tachy_step_end();
     r->sum->kept = tachy_resume_kept(r->resume);
+    r->sum->nb_outputs = tachy_sink_outputs(r->p->sink, r->sum->outputs, TACHY_MAX_OUTPUTS);
     // The flush belongs to no frame.
     tachy_prof_add(r->sink_prof, r->encode,
                    (struct tachy_prof_item){-1, r->stream->number}, start, tachy_ticks(), 0);
@@ -310,6 +311,7 @@ static int start_sink(struct run *r)
     const struct tachy_run_params *p = r->p;
     if (!r->resume) {
         tachy_sink_set_side(p->sink, tachy_source_side(p->source));
+        p->sink->live = p->live.mode == TACHY_RUN_LIVE;
         return tachy_sink_start(p->sink, tachy_stream_output(r->stream));
     }
     int err = tachy_resume_start(r->resume, r->stream, r->live);
@@ -346,11 +348,9 @@ static bool is_paced(const struct tachy_run_params *p)
     return p->live.realtime || made_up;
 }
 
-int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
+// `summary`: zeroed.
+static int run(const struct tachy_run_params *p, struct tachy_summary *summary)
 {
-    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && summary))
-        return TACHY_ERR_INVAL;
-    memset(summary, 0, sizeof(*summary));
     if (!TACHY_CHECK(p->log, p->task) || !TACHY_CHECK(p->log, p->source) ||
         !TACHY_CHECK(p->log, p->sink) || !TACHY_CHECK(p->log, !p->pipeline || !p->calibrate))
         return TACHY_ERR_INVAL;
@@ -392,11 +392,23 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
 
 error:
     if (err == TACHY_ERR_NOMEM && r.pipeline)
-        tachy_memory_explain(r.pipeline->memory);
+        err = tachy_memory_explain(r.pipeline->memory);
     run_light_close(&light);
     close_stream(&r);
     tachy_resume_close(&r.resume);
     run_readers_close(&r.readers);
     tachy_profile_close_prof(p->profile, &r.sink_prof);
+    return err;
+}
+
+int tachy_run_sized(size_t p_size, size_t summary_size, const struct tachy_run_params *p, struct tachy_summary *summary)
+{
+    struct tachy_run_params own;
+    struct tachy_summary sum = {0};
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && summary))
+        return TACHY_ERR_INVAL;
+    int err = run(p, &sum);
+    tachy_sized_out(summary, summary_size, &sum, sizeof(sum));
     return err;
 }

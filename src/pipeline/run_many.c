@@ -119,11 +119,9 @@ static void sum_up(struct many *m, double seconds, double cpu_s)
     all->utilisation = seconds > 0 ? TACHY_MIN(cpu_s / (all->cores * seconds), 1.0) : 0;
 }
 
-int tachy_run_many(const struct tachy_run_many_params *p, struct tachy_summary *all)
+// `all`: zeroed.
+static int run_many(const struct tachy_run_many_params *p, struct tachy_summary *all)
 {
-    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && all))
-        return TACHY_ERR_INVAL;
-    memset(all, 0, sizeof(*all));
     if (!TACHY_CHECK(p->log, p->jobs >= 1) || !TACHY_CHECK(p->log, p->open && p->close) ||
         !TACHY_CHECK(p->log, p->parallel >= 0 && p->parallel <= 1024))
         return TACHY_ERR_INVAL;
@@ -144,4 +142,16 @@ int tachy_run_many(const struct tachy_run_many_params *p, struct tachy_summary *
     if (err == TACHY_OK)
         err = m.err;
     return stop_asked(&m) ? TACHY_ERR_INTERRUPTED : err;
+}
+
+int tachy_run_many_sized(size_t p_size, size_t all_size, const struct tachy_run_many_params *p, struct tachy_summary *all)
+{
+    struct tachy_run_many_params own;
+    struct tachy_summary sum = {0};
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && all))
+        return TACHY_ERR_INVAL;
+    int err = run_many(p, &sum);
+    tachy_sized_out(all, all_size, &sum, sizeof(sum));
+    return err;
 }

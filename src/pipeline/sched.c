@@ -22,7 +22,7 @@ static int64_t depth_of(const struct sched_stream *s)
     int64_t most = TACHY_MAX(3 * (int64_t)s->workers + 4, small);
     if (!max_bytes)
         max_bytes = TACHY_MAX(160 * MIB, TACHY_MIN(need * bytes, s->memory / 4));
-    return TACHY_CLAMP(max_bytes / bytes, 2, most);
+    return TACHY_CLAMP(max_bytes / bytes, 2, most) + s->ahead;
 }
 
 // Frames of a GPU's wait there: as many as fit a quarter of what the run may still take of its memory, and
@@ -60,7 +60,7 @@ void sched_bounds(const struct sched_stream *s, struct sched_bounds *b)
     int64_t most = TACHY_MAX(b->depth, s->on_gpu ? MOST_WINDOW_GPU : MOST_WINDOW);
     b->window = TACHY_DEF(s->window, TACHY_CLAMP(fit, b->depth, most));
     if (s->most)
-        b->window = TACHY_CLAMP(s->most, 2, b->window);
+        b->window = TACHY_CLAMP(s->most, 2 + s->ahead, b->window);
     b->depth = TACHY_MIN(b->depth, b->window);
     set_reach(s, b);
 }
@@ -68,11 +68,12 @@ void sched_bounds(const struct sched_stream *s, struct sched_bounds *b)
 void sched_fit(const struct sched_stream *s, struct sched_bounds *b, int64_t room)
 {
     int64_t pictures = s->in_bytes + s->out_bytes;
-    while (b->depth > 2 && b->depth * pictures > room - b->window * s->item_bytes) {
-        b->window = TACHY_MAX(b->window / 2, 2);
+    const int64_t least = 2 + s->ahead;
+    while (b->depth > least && b->depth * pictures > room - b->window * s->item_bytes) {
+        b->window = TACHY_MAX(b->window / 2, least);
         b->depth = TACHY_MIN(b->depth, b->window);
         if (b->depth * pictures > room - b->window * s->item_bytes)
-            b->depth = TACHY_MAX(b->depth / 2, 2);
+            b->depth = TACHY_MAX(b->depth / 2, least);
     }
     set_reach(s, b);
 }

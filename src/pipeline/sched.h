@@ -11,6 +11,7 @@ struct sched_stream {
     int workers;
     int64_t max_bytes;   // that pictures in flight may take; 0: no wish
     int64_t window;      // positions ahead of pull that push may reach; 0: no wish
+    int64_t ahead;       // items that wait before ordered spans for the ones after them, in all
     int64_t most;        // items in flight that were asked for, at most; 0: no wish
     int64_t memory;      // of the machine
     int64_t device_room; // that the run may still take of a GPU's memory; with on_gpu
@@ -20,7 +21,7 @@ struct sched_stream {
 };
 
 struct sched_bounds {
-    int64_t depth;      // items that push in order lets be in flight, at least 2
+    int64_t depth;      // items that push in order lets be in flight, at least 2 more than `ahead`
     int64_t window;     // positions that push lets be ahead of pull, at least depth
     int64_t near;       // items go into the span that writes this far ahead of pull
     int64_t inputs_max; // decoded pictures that may wait for a worker

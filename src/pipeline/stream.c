@@ -170,6 +170,16 @@ bool pipeline_breaks_before(tachy_stream *s, int64_t seq)
     return left < n;
 }
 
+bool pipeline_break_between(tachy_stream *s, int64_t from, int64_t to)
+{
+    bool found = false;
+    pthread_mutex_lock(&s->break_lock);
+    for (int i = 0, n = atomic_load(&s->nb_breaks); i < n; i++)
+        found = found || (s->breaks[i] >= from && s->breaks[i] < to);
+    pthread_mutex_unlock(&s->break_lock);
+    return found;
+}
+
 // The stream has been ended: positions that were never pushed have no items.
 static void make_holes(tachy_stream *s)
 {

@@ -89,6 +89,7 @@ void run_verdict(const struct run *r, double paused_s, double cpu_s, struct tach
         .process_cpu_s = cpu_s,
         .more_decoders = run_readers_could_be_more(&r->readers),
         .faster_output = r->p->sink->faster,
+        .every_nth = r->p->source->params.every_nth,
         .max_bytes = r->p->max_bytes,
     };
     read_stages(&in, r, s);

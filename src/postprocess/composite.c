@@ -134,6 +134,12 @@ void tachy_composite_close(tachy_composite **pc)
 
 void tachy_composite_bound(tachy_composite *c, const struct tachy_bounds *b) { c->alpha.bounds = b; }
 
+void tachy_composite_give(tachy_composite *c, const struct tachy_given *g, int n)
+{
+    c->given = g;
+    c->nb_given = n;
+}
+
 // A row of one colour in the samples of a plane. 64 bytes more, for vector loads.
 static bool fill_row(struct tachy_buf *b, enum tachy_pix f, int plane, int n, const int codes[4])
 {
@@ -202,9 +208,10 @@ static int prepare(struct tachy_composite *c, const tachy_frame *in)
 }
 
 // Whether people are shown in colours that are not those of the picture.
-static bool makes_front(const struct tachy_composite_params *p)
+static bool makes_front(const struct tachy_composite *c)
 {
-    return (p->foreground || p->despill) && p->mode != TACHY_MODE_MASK && p->mode != TACHY_MODE_OVERLAY;
+    const struct tachy_composite_params *p = &c->params;
+    return (p->foreground || p->despill || c->nb_given) && p->mode != TACHY_MODE_MASK && p->mode != TACHY_MODE_OVERLAY;
 }
 
 static int make_front(struct job *j, ptrdiff_t stride)
@@ -216,22 +223,24 @@ static int make_front(struct job *j, ptrdiff_t stride)
     bool spills = c->params.despill != TACHY_SPILL_OFF;
     if (c->params.despill == TACHY_SPILL_KEY && (spills = key && key->nb_colors))
         screen = key->color[0];
-    int err = tachy_front_make(&c->front, j->in, c->full.p, stride, c->params.foreground, spills ? &screen : NULL);
+    int err = tachy_front_make(&c->front, j->in, c->full.p, stride,
+                               &(struct tachy_front_from){c->params.foreground && !c->nb_given, c->given, c->nb_given,
+                                                          spills ? &screen : NULL});
     j->front = &c->front.frame;
     return err;
 }
 
 // Whether the whole picture of alpha is there before the first row.
-static bool alpha_first(const struct tachy_composite_params *p)
+static bool alpha_first(const struct tachy_composite *c)
 {
-    return p->mode == TACHY_MODE_BLUR || p->grow != 0 || makes_front(p);
+    return c->params.mode == TACHY_MODE_BLUR || c->params.grow != 0 || makes_front(c);
 }
 
 // The frame's alpha of row y.
 static void alpha_row(struct job *j, int y, uint8_t *dst)
 {
     struct tachy_composite *c = j->c;
-    if (alpha_first(&c->params))
+    if (alpha_first(c))
         memcpy(dst, (uint8_t *)c->full.p + y * full_stride(j->in->width), (size_t)j->in->width);
     else
         tachy_alpha_row(&c->alpha, y, dst);
@@ -393,9 +402,9 @@ static int begin(struct job *j, struct tachy_result *r, const struct tachy_refin
         err = prepare(c, j->in);
     if (err < 0)
         return err;
-    if (alpha_first(&c->params))
+    if (alpha_first(c))
         err = tachy_composite_alpha(c, j->in, r, refine, &stride);
-    if (err == TACHY_OK && makes_front(&c->params))
+    if (err == TACHY_OK && makes_front(c))
         err = make_front(j, stride);
     if (err < 0)
         return err;

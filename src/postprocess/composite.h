@@ -1,6 +1,7 @@
 #pragma once
 #include "base/base.h"
 #include "postprocess/bounds.h"
+#include "postprocess/given.h"
 #include "postprocess/mask.h"
 
 #include <tachy/frame.h>
@@ -9,7 +10,7 @@
 // From a decoded frame and its mask to the output picture, in the decoder's own pixel
 // format. The mask is brought to frame size row by row on the fly; a pixel whose alpha says
 // "unchanged" keeps the decoded value exactly. Where alpha is between, the decoded value holds some of what lies behind
-// the person; with `foreground` the person's own colour is estimated there and composited instead.
+// the person; with `foreground` the person's own colour is estimated there and composited instead, or the network gives it.
 
 enum tachy_mode {
     TACHY_MODE_MASK,    // grey: alpha as luma (full 0..255 in GRAY8; the stream's range in YUV)
@@ -33,7 +34,7 @@ struct tachy_composite_params {
     float blur;                  // radius as a share of the frame's height, 0: 0.02
     float grow;                  // pixels that the edge moves outward, -64..64; below 0: inward
     // Modes cutout, blur, replace, side by side and alpha:
-    bool foreground;             // soft edges show the person's own colours
+    bool foreground;             // soft edges show the person's own colours, estimated if none are given
     enum tachy_spill despill;    // the light of a screen on people is taken out of their colours
     enum tachy_pix alpha_format; // mode alpha: YUVA420P, YUVA444P10 or RGBA
     enum tachy_pix mask_format;  // mode mask: GRAY8, or a YUV format; NONE: GRAY8
@@ -51,6 +52,10 @@ int tachy_composite_open(tachy_composite **out, const struct tachy_composite_par
 
 // Sets the limits on alpha for later runs, which `b` must outlive; NULL: the masks alone.
 void tachy_composite_bound(tachy_composite *c, const struct tachy_bounds *b);
+
+// Sets colours that a network gives, one for each of `n` eyes, for later runs; 0: there are none. Soft edges show them where the
+// parameters show people's own colours. `g` must outlive the runs.
+void tachy_composite_give(tachy_composite *c, const struct tachy_given *g, int n);
 
 // Writes every pixel of `out` (writable, of the format and size that output() said for this
 // frame). `refine`: an array of r->eyes coefficient planes, or NULL for plain bilinear

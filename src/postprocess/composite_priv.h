@@ -80,11 +80,21 @@ struct tachy_front {
     float top;       // largest code value
     float gain[256]; // by alpha: how much of a sample's error is the foreground's
     struct tachy_buf near; // despill.c
+    // What a network gives.
+    float mix[3][3];       // of r, g and b, in code values of the components
+    struct tachy_buf lines;
+};
+// Where the person's colours come from.
+struct tachy_front_from {
+    bool estimated;
+    const struct tachy_given *given; // of nb_given eyes; 0: nothing is given, else nothing is estimated
+    int nb_given;
+    const struct tachy_ycbcr *spill; // chroma of the screen whose light is taken out; NULL: there is none
 };
 // Makes f->frame, valid until the next call. `alpha`: the frame's, rows of `stride` bytes, of which the one past the last
-// column is written. `spill`: chroma of the screen; NULL: there is none. TACHY_ERR_NOMEM.
-int tachy_front_make(struct tachy_front *f, const tachy_frame *in, uint8_t *alpha, ptrdiff_t stride, bool estimated,
-                     const struct tachy_ycbcr *spill);
+// column is written. TACHY_ERR_NOMEM.
+int tachy_front_make(struct tachy_front *f, const tachy_frame *in, uint8_t *alpha, ptrdiff_t stride,
+                     const struct tachy_front_from *from);
 // Alpha of the pixels of row y of a plane; valid until the next call.
 const uint8_t *tachy_front_alpha(struct tachy_front *f, int plane, int y, const uint8_t *alpha, ptrdiff_t stride);
 // Takes the screen's hue out of the colours of f->frame, most of all next to its edge. TACHY_ERR_NOMEM.
@@ -138,6 +148,8 @@ struct tachy_composite {
     struct tachy_buf rows[2], chroma, spread, background, full, grown;
     struct tachy_blur blur;
     struct tachy_front front;
+    const struct tachy_given *given;
+    int nb_given;
     struct tachy_alpha_out alpha_out;
     struct tachy_buf runs, points;
     struct tachy_text text;

@@ -76,8 +76,7 @@ void tachy_mask_size(int tensor_width, int tensor_height, const struct tachy_pla
     *height = turned ? r.w : r.h;
 }
 
-// n values of a row and channel as dense floats: the tensor's own memory, or `buf`.
-static const float *row_of(const struct mask_grid *g, int64_t y, int64_t x, int64_t c, int n, float *buf)
+const float *mask_grid_row(const struct mask_grid *g, int64_t y, int64_t x, int64_t c, int n, float *buf)
 {
     int64_t at = y * g->row + x * g->col + c * g->chan;
     const float *f = g->t->data;
@@ -98,7 +97,7 @@ static void person(const struct tachy_post_kernels *k, const struct tachy_mask_s
 {
     float own[CHUNK], other[CHUNK], sum[CHUNK];
     int channel = single(spec->meaning) ? 0 : spec->channel;
-    const float *v = row_of(g, y, x, channel, n, own);
+    const float *v = mask_grid_row(g, y, x, channel, n, own);
     if (spec->meaning != TACHY_OUT_LOGIT && spec->meaning != TACHY_OUT_SOFTMAX) {
         k->prob(dst, v, n);
         return;
@@ -111,7 +110,7 @@ static void person(const struct tachy_post_kernels *k, const struct tachy_mask_s
         k->exp_sum(sum, v, NULL, n);
     for (int64_t c = 0; spec->meaning == TACHY_OUT_SOFTMAX && c < g->c; c++)
         if (c != channel)
-            k->exp_sum(sum, row_of(g, y, x, c, n, other), v, n);
+            k->exp_sum(sum, mask_grid_row(g, y, x, c, n, other), v, n);
     k->recip(sum, n);
     k->prob(dst, sum, n);
 }

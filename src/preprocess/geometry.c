@@ -97,9 +97,11 @@ int tachy_geometry_build(struct tachy_geometry *g, const struct tachy_preprocess
     return TACHY_OK;
 }
 
-int tachy_preprocess_map(const struct tachy_preprocess_params *p, int frame_width, int frame_height,
-                         const struct tachy_view *view, double map[6])
+int tachy_preprocess_map_sized(size_t p_size, const struct tachy_preprocess_params *p, int frame_width,
+                               int frame_height, const struct tachy_view *view, double map[6])
 {
+    struct tachy_preprocess_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
     static const struct tachy_view whole;
     struct tachy_geometry g;
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && map))

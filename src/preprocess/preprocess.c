@@ -75,8 +75,10 @@ int tachy_pre_check_params(const struct tachy_preprocess_params *p, bool gpu)
     return TACHY_OK;
 }
 
-int tachy_preprocess_open(tachy_preprocess **out, const struct tachy_preprocess_params *p)
+int tachy_preprocess_open_sized(size_t p_size, tachy_preprocess **out, const struct tachy_preprocess_params *p)
 {
+    struct tachy_preprocess_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), out && p))
         return TACHY_ERR_INVAL;

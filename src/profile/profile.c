@@ -6,8 +6,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int tachy_profile_open(tachy_profile **out, const struct tachy_profile_params *params)
+int tachy_profile_open_sized(size_t params_size, tachy_profile **out, const struct tachy_profile_params *params)
 {
+    struct tachy_profile_params own;
+    params = tachy_sized_in(&own, sizeof(own), params, params_size);
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(TACHY_LOG_OF(params, log), out && params) ||
         !TACHY_CHECK(params->log, params->max_spans >= 0) ||

@@ -42,6 +42,7 @@ struct tachy_verdict_in {
     int64_t throttled;       // times that it was slowed down to stay cool
     bool more_decoders;      // the input can be decoded by more decoders side by side than it was
     const char *faster_output; // what would make the output cheaper to encode; NULL: nothing that the sink knows
+    int every_nth;           // of the input's frames are read; 0: all
     int64_t max_bytes;       // bound of the frames in flight, for the words
     struct {
         int max;             // pictures a run may hold

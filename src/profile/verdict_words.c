@@ -1,6 +1,7 @@
 #include "profile/verdict.h"
 
 #include "base/base.h"
+#include "base/options.h"
 
 #include <stdio.h>
 
@@ -144,56 +145,93 @@ static void set_without(struct tachy_verdict *v, const struct tachy_verdict_in *
         snprintf(v->without, sizeof(v->without), "if %s cost nothing", gerund(v, in));
 }
 
-// Stages say what makes them cheaper, and the sink what encodes faster.
-static void remedy_of(struct tachy_verdict *v, const struct tachy_verdict_in *in, const char *cheaper, const char *otherwise)
+// What stands in brackets and begins with a dash is to be added to the command as it is; bench/verdict does so.
+static void advise(struct tachy_verdict *v, const char *fmt, ...) TACHY_PRINTF(2, 3);
+static void advise(struct tachy_verdict *v, const char *fmt, ...)
 {
-    const char *more = verdict_cores_busy(in)                 ? "more cores"
-                       : v->limit == TACHY_LIMIT_ENCODE ? "more encoder threads (--encode-threads)"
-                                                              : "more workers (--workers)";
-    snprintf(v->remedy, sizeof(v->remedy), "%s; %s", cheaper ? cheaper : otherwise, more);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(v->remedy, sizeof(v->remedy), fmt, ap);
+    va_end(ap);
 }
 
-static const char *remedy(const struct tachy_verdict_in *in, enum tachy_limit l)
+// `cheaper`: what the stage or the sink knows; NULL: nothing. Fewer frames always cost less.
+static void advise_less(struct tachy_verdict *v, const struct tachy_verdict_in *in, const char *cheaper, const char *or)
 {
-    switch (l) {
-    case TACHY_LIMIT_DECODE:
-        return verdict_cores_busy(in) ? "an input that is cheaper to decode; more cores"
-               : in->more_decoders    ? "more decoders side by side (--decoders); an input that is cheaper to decode"
-                                      : "more decoder threads (--decode-threads); an input that is cheaper to decode";
-    case TACHY_LIMIT_TRANSFER:
-        return "pinned memory (dataloader.pin_memory); keep frames on the device; smaller inputs";
-    case TACHY_LIMIT_ENGINE:
-        return verdict_cores_busy(in)
-                   ? "a smaller model (tachy model list), a faster provider (--provider); more cores"
-                   : "more workers (--workers), a smaller model (tachy model list), a faster "
-                     "provider (--provider)";
-    case TACHY_LIMIT_DISK:
-        return in->write_s > in->read_s ? "a faster disk for the output, or a smaller output (-crf)"
-                                        : "a faster disk for the input; copy it to a local disk first";
-    case TACHY_LIMIT_MEMORY:
-        return short_of_memory(in) ? "fewer workers (--workers), less in flight (--max-memory), or more memory"
-                                   : "allow more frames in flight (--max-memory)";
-    case TACHY_LIMIT_THERMAL:
-        return "better cooling, a higher power limit; a power profile for performance";
-    case TACHY_LIMIT_ONE_CORE:
-        return in_order(in) ? TACHY_DEF(atomic_load(&in->steps->in_order), "leave out what goes frame by frame")
-                            : "more workers (--workers 0: one per core), or threads inside the model "
-                              "(--engine-threads)";
-    case TACHY_LIMIT_BATCH:
-        return "more pictures at once: more workers or streams, a longer batching timeout";
-    default:
-        return "";
-    }
+    if (cheaper)
+        advise(v, "%s", cheaper);
+    else
+        advise(v, "fewer frames (--every-nth %d)%s", 2 * TACHY_MAX(in->every_nth, 1), or);
+}
+
+// More of what works side by side, while cores are idle.
+static void advise_workers(struct tachy_verdict *v, const struct tachy_verdict_in *in)
+{
+    int n = in->work.threads < in->cores ? in->cores : 2 * in->work.threads;
+    advise(v, "more workers (--workers %d)", TACHY_MIN(n, TACHY_THREADS_MAX));
+}
+
+static void advise_decoding(struct tachy_verdict *v, const struct tachy_verdict_in *in)
+{
+    if (verdict_cores_busy(in))
+        advise(v, "an input that is cheaper to decode");
+    else
+        advise(v, "%s %d)", in->more_decoders ? "more decoders side by side (--decoders" : "more decoder threads (--decode-threads",
+               TACHY_MIN(in->cores, TACHY_THREADS_MAX));
+}
+
+static void advise_memory(struct tachy_verdict *v, const struct tachy_verdict_in *in)
+{
+    if (!short_of_memory(in))
+        advise(v, "more frames in flight (--max-memory %lld)", 4 * TACHY_DEF((long long)in->max_bytes >> 20, 160));
+    else if (in->work.threads > 1)
+        advise(v, "fewer workers (--workers %d), or more memory", in->work.threads / 2);
+    else
+        advise(v, "more memory");
 }
 
 static void set_remedy(struct tachy_verdict *v, const struct tachy_verdict_in *in)
 {
-    if (v->limit == TACHY_LIMIT_STAGE)
-        remedy_of(v, in, atomic_load(&in->steps->row[v->step].remedy), "smaller pictures");
-    else if (v->limit == TACHY_LIMIT_ENCODE)
-        remedy_of(v, in, in->faster_output, "a faster encoder (-c:v)");
-    else
-        snprintf(v->remedy, sizeof(v->remedy), "%s", remedy(in, v->limit));
+    bool idle = !verdict_cores_busy(in), model = v->limit == TACHY_LIMIT_ENGINE;
+    switch (v->limit) {
+    case TACHY_LIMIT_DECODE:
+        advise_decoding(v, in);
+        break;
+    case TACHY_LIMIT_ENGINE:
+    case TACHY_LIMIT_STAGE:
+        if (idle)
+            advise_workers(v, in);
+        else
+            advise_less(v, in, model ? NULL : atomic_load(&in->steps->row[v->step].remedy),
+                        model ? ", or a smaller model from tachy model list" : "");
+        break;
+    case TACHY_LIMIT_ENCODE:
+        advise_less(v, in, in->faster_output, "");
+        break;
+    case TACHY_LIMIT_TRANSFER:
+        advise(v, "decoding and encoding on the device, so that frames stay there; smaller inputs");
+        break;
+    case TACHY_LIMIT_DISK:
+        advise(v, in->write_s > in->read_s ? "a faster disk for the output"
+                                                  : "a faster disk for the input; copy it to a local disk first");
+        break;
+    case TACHY_LIMIT_MEMORY:
+        advise_memory(v, in);
+        break;
+    case TACHY_LIMIT_THERMAL:
+        advise(v, "better cooling, a higher power limit; a power profile for performance");
+        break;
+    case TACHY_LIMIT_ONE_CORE:
+        if (in_order(in))
+            advise_less(v, in, atomic_load(&in->steps->in_order), "");
+        else
+            advise_workers(v, in);
+        break;
+    case TACHY_LIMIT_BATCH:
+        advise(v, "more pictures at once (--workers %d)", TACHY_MIN(2 * in->batch.max, TACHY_THREADS_MAX));
+        break;
+    default:;
+    }
 }
 
 static void add(struct tachy_verdict *v, const char *fmt, ...) TACHY_PRINTF(2, 3);

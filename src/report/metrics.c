@@ -216,8 +216,10 @@ static void put_process(FILE *f)
         one(f, "process_max_fds", "gauge", "Most that it may open.", (double)most.rlim_cur);
 }
 
-int tachy_snapshot_metrics(char **text, const struct tachy_snapshot *s)
+int tachy_snapshot_metrics_sized(size_t s_size, char **text, const struct tachy_snapshot *s)
 {
+    struct tachy_snapshot own;
+    s = tachy_sized_in(&own, sizeof(own), s, s_size);
     size_t size;
     TACHY_CLEAR(text);
     if (!text || !s)

@@ -18,8 +18,10 @@ static json_t *golden_json(const struct tachy_replay *r)
                      (json_int_t)r->worst_frame, "worst_eye", r->worst_eye);
 }
 
-int tachy_replay_json(char **json, const struct tachy_replay *r)
+int tachy_replay_json_sized(size_t r_size, char **json, const struct tachy_replay *r)
 {
+    struct tachy_replay own;
+    r = tachy_sized_in(&own, sizeof(own), r, r_size);
     TACHY_CLEAR(json);
     if (!json || !r)
         return TACHY_ERR_INVAL;
@@ -47,8 +49,10 @@ static void put_golden(FILE *f, const struct tachy_replay *r)
             r->min_psnr);
 }
 
-int tachy_replay_text(char **text, const struct tachy_replay *r)
+int tachy_replay_text_sized(size_t r_size, char **text, const struct tachy_replay *r)
 {
+    struct tachy_replay own;
+    r = tachy_sized_in(&own, sizeof(own), r, r_size);
     size_t size;
     TACHY_CLEAR(text);
     if (!text || !r)

@@ -80,6 +80,19 @@ static json_t *gpus_json(const struct tachy_summary *s)
     return all;
 }
 
+static json_t *outputs_json(const struct tachy_summary *s)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < s->nb_outputs; i++) {
+        const struct tachy_output_stats *k = &s->outputs[i];
+        json_t *o = json_pack("{s:I, s:I, s:I, s:s?}", "frames", (json_int_t)k->frames, "bytes", (json_int_t)k->bytes, "shed",
+                              (json_int_t)k->shed, "error", k->error ? tachy_err_name(k->error) : NULL);
+        json_object_set_new(o, "name", json_string(k->name)); // left out if it is not UTF-8
+        json_array_append_new(all, o);
+    }
+    return all;
+}
+
 // `model`: the one that saw most.
 static void put_models(json_t *o, const struct tachy_summary *s)
 {
@@ -91,8 +104,10 @@ static void put_models(json_t *o, const struct tachy_summary *s)
     json_object_set_new(o, "models", all);
 }
 
-int tachy_summary_json(char **json, const struct tachy_summary *s, const char *context)
+int tachy_summary_json_sized(size_t s_size, char **json, const struct tachy_summary *s, const char *context)
 {
+    struct tachy_summary own;
+    s = tachy_sized_in(&own, sizeof(own), s, s_size);
     TACHY_CLEAR(json);
     if (!json || !s)
         return TACHY_ERR_INVAL;
@@ -135,6 +150,7 @@ int tachy_summary_json(char **json, const struct tachy_summary *s, const char *c
     json_object_set_new(o, "latency_ms", latency_json(&s->latency));
     tachy_summary_live_json(o, &s->live);
     json_object_set_new(o, "gpus", gpus_json(s));
+    json_object_set_new(o, "outputs", outputs_json(s));
     *json = json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     json_decref(o);
     return *json ? TACHY_OK : TACHY_ERR_NOMEM;
@@ -209,6 +225,20 @@ static void step_lines(FILE *f, const struct tachy_summary *s)
     }
 }
 
+// Of several outputs, what each got.
+static void output_lines(FILE *f, const struct tachy_summary *s)
+{
+    for (int i = 0; i < s->nb_outputs && s->nb_outputs > 1; i++) {
+        const struct tachy_output_stats *k = &s->outputs[i];
+        fprintf(f, "Output %s: %lld frames", k->name, (long long)k->frames);
+        if (k->bytes)
+            fprintf(f, ", %.1f MiB", (double)k->bytes / (1 << 20));
+        if (k->shed)
+            fprintf(f, ", %lld shed", (long long)k->shed);
+        fprintf(f, k->error ? "; failed: %s\n" : "\n", tachy_err_text(k->error));
+    }
+}
+
 // "Model: selfie-landscape", or "Models: selfie (120 pictures), selfie-landscape (30)".
 static void models_line(FILE *f, const struct tachy_summary *s)
 {
@@ -229,8 +259,10 @@ static void frames_line(FILE *f, const struct tachy_summary *s)
     fputs(s->interrupted ? ", interrupted\n" : "\n", f);
 }
 
-int tachy_summary_text(char **text, const struct tachy_summary *s)
+int tachy_summary_text_sized(size_t s_size, char **text, const struct tachy_summary *s)
 {
+    struct tachy_summary own;
+    s = tachy_sized_in(&own, sizeof(own), s, s_size);
     size_t size;
     TACHY_CLEAR(text);
     if (!text || !s)
@@ -242,6 +274,7 @@ int tachy_summary_text(char **text, const struct tachy_summary *s)
         frames_line(f, s);
         step_lines(f, s);
         fprintf(f, "%s%s", live, verdict);
+        output_lines(f, s);
         if (*s->engine)
             fprintf(f, "Engine: %s\n", s->engine);
         models_line(f, s);

@@ -67,6 +67,8 @@ static const struct {
     {"mpegts", AV_CODEC_ID_EAC3, true},      {"mpegts", AV_CODEC_ID_OPUS, true},
     {"mpegts", AV_CODEC_ID_DTS, true},       {"mpegts", AV_CODEC_ID_DVB_SUBTITLE, true},
     {"mpegts", AV_CODEC_ID_H264, true},      {"mpegts", AV_CODEC_ID_HEVC, true},
+    {"rtsp", AV_CODEC_ID_H264, true},        {"rtsp", AV_CODEC_ID_HEVC, true},
+    {"rtsp", AV_CODEC_ID_AAC, true},         {"rtsp", AV_CODEC_ID_OPUS, true},
     {"ogg", AV_CODEC_ID_VORBIS, true},       {"ogg", AV_CODEC_ID_OPUS, true},
     {"ogg", AV_CODEC_ID_FLAC, true},         {"ogg", AV_CODEC_ID_SPEEX, true},
     {"avi", AV_CODEC_ID_VORBIS, false},      {"avi", AV_CODEC_ID_FLAC, false},
@@ -317,7 +319,7 @@ static const char *faster(const AVCodec *c, const char *preset)
     for (int i = 0; preset && i < (int)TACHY_ARRAY_SIZE(x26x_presets); i++)
         at = !strcmp(preset, x26x_presets[i]) ? i : at;
     if (!strcmp(c->name, "libsvtav1"))
-        return "a faster preset (-preset 12)";
+        return preset && atoi(preset) >= 12 ? NULL : "a faster preset (-preset 12)";
     if (!is_x26x(c))
         return NULL;
     return at > 2                               ? "a faster preset (-preset veryfast)"

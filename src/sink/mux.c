@@ -89,8 +89,25 @@ int tachy_mux_open_in(struct tachy_mux *m, const AVOutputFormat *format, const c
     return TACHY_OK;
 }
 
+int tachy_mux_connect(struct tachy_mux *m, const AVOutputFormat *format, const char *url, const AVIOInterruptCB *interrupt)
+{
+    *m = (struct tachy_mux){.network = true, .out = {.fd = -1, .name = strdup(url)}};
+    if (!m->out.name || avformat_alloc_output_context2(&m->ctx, format, NULL, url) < 0)
+        return TACHY_ERR_NOMEM;
+    m->ctx->interrupt_callback = *interrupt;
+    m->ctx->max_interleave_delta = INTERLEAVE;
+    m->ctx->flush_packets = 1;
+    // A connection that leaves UDP's ports closed passes firewalls, and tells when the other end has gone.
+    if (!strcmp(format->name, "rtsp"))
+        av_opt_set(m->ctx->priv_data, "rtsp_transport", "tcp", 0);
+    int ret = format->flags & AVFMT_NOFILE ? 0 : avio_open2(&m->ctx->pb, url, AVIO_FLAG_WRITE, interrupt, NULL);
+    m->av_error = TACHY_MIN(ret, 0);
+    return ret < 0 ? TACHY_ERR_EXTERNAL : TACHY_OK;
+}
+
 static int muxer_failed(struct tachy_mux *m, int ret, const char *what)
 {
+    m->av_error = ret;
     if (m->out.error)
         return tachy_output_fail(&m->out);
     char text[128];
@@ -150,6 +167,7 @@ int tachy_mux_write(struct tachy_mux *m, AVPacket *packet, AVRational time_base,
     AVStream *st = m->ctx->streams[stream];
     bool nonstrict = m->ctx->oformat->flags & AVFMT_TS_NONSTRICT;
     av_packet_rescale_ts(packet, time_base, st->time_base);
+    m->out.bytes += m->network ? packet->size : 0;
     if (m->shift)
         move(packet, av_rescale_q(m->shift, AV_TIME_BASE_Q, st->time_base));
     packet->stream_index = stream;
@@ -165,7 +183,8 @@ int tachy_mux_write(struct tachy_mux *m, AVPacket *packet, AVRational time_base,
 int tachy_mux_finish(struct tachy_mux *m)
 {
     int ret = av_write_trailer(m->ctx);
-    avio_flush(m->pb);
+    if (m->ctx->pb)
+        avio_flush(m->ctx->pb);
     m->started = false;
     if (ret < 0 || m->out.error)
         return muxer_failed(m, ret, "trailer");
@@ -175,6 +194,8 @@ int tachy_mux_finish(struct tachy_mux *m)
 void tachy_mux_close(struct tachy_mux *m)
 {
     if (m->ctx) {
+        if (m->network && !(m->ctx->oformat->flags & AVFMT_NOFILE))
+            avio_closep(&m->ctx->pb);
         m->ctx->pb = NULL;
         avformat_free_context(m->ctx);
         m->ctx = NULL;

@@ -13,6 +13,8 @@ struct tachy_mux {
     int nb_streams;
     int64_t shift;     // us, added to all times; where the container cannot say those below 0
     bool started;      // the header is written
+    bool network;      // ctx->pb is a connection, or the muxer has its own; `out` has a name only
+    int av_error;      // the muxer's last failure; FFmpeg's code
 };
 
 // TACHY_ERR_IO and the like where the file cannot be made. Streams are then added to ctx.
@@ -22,6 +24,10 @@ int tachy_mux_open(struct tachy_mux *m, const AVOutputFormat *format, const char
 // its name, is on the disk then, and holds no random numbers.
 int tachy_mux_open_in(struct tachy_mux *m, const AVOutputFormat *format, const char *url,
                       const char *dir, bool overwrite, const struct tachy_log *log);
+
+// The same for an address. What fails is logged by the caller, who finds av_error set; TACHY_ERR_EXTERNAL. Everything that
+// waits is ended once `interrupt` says so (AVERROR_EXIT).
+int tachy_mux_connect(struct tachy_mux *m, const AVOutputFormat *format, const char *url, const AVIOInterruptCB *interrupt);
 
 // Matroska and WebM: times below 0 cannot be said, but sound may say how much of it comes
 // before 0 (codecpar->initial_padding).

@@ -9,6 +9,7 @@
 #include <libavutil/mem.h>
 #include <limits.h>
 #include <linux/fs.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -68,8 +69,8 @@ int tachy_output_check(const char *url, bool overwrite, const struct tachy_log *
         return tachy_fail(log, TACHY_ERR_INVAL, "the output's name is empty: give one with -o");
     if (is_network(path))
         return tachy_fail(log, TACHY_ERR_UNSUPPORTED,
-                          "%s: network outputs are not supported; write to a file, or to standard "
-                          "output with -f mpegts - and hand that on",
+                          "%s: this protocol is not supported; rtmp, rtsp, srt, udp and tcp are, and standard "
+                          "output with -f mpegts - can be handed on",
                           path);
     struct stat st;
     if (stat(path, &st) < 0 && lstat(path, &st) == 0)
@@ -124,12 +125,31 @@ static int open_part(struct tachy_output *o, const char *folder)
                       strerror(saved));
 }
 
+// A write to a pipe waits for its reader, and nothing would end that. The pipe is opened once more for an open file
+// description of our own that does not block: others may share the one that we were given. If that is forbidden (a
+// sandbox), writes go on to block.
+static void unblock(struct tachy_output *o)
+{
+    struct stat st;
+    char path[32];
+    if (fstat(o->fd, &st) < 0 || !S_ISFIFO(st.st_mode))
+        return;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", o->fd);
+    int own = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (own < 0)
+        return;
+    close(o->fd);
+    o->fd = own;
+    o->may_wait = true;
+}
+
 static int open_direct(struct tachy_output *o, const char *file)
 {
     o->fd = file ? open(file, O_WRONLY | O_CLOEXEC) : fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
     if (o->fd < 0)
         return tachy_fail(o->log, tachy_err_from_errno(errno), "%s: cannot be opened: %s", o->name,
                           strerror(errno));
+    unblock(o);
     return TACHY_OK;
 }
 
@@ -159,6 +179,22 @@ int tachy_output_open_in(struct tachy_output *o, const char *url, const char *di
     return open_part(o, dir);
 }
 
+// Until the pipe takes more. ETIMEDOUT: it was asked to stop, and nothing was taken for long.
+static int wait_for_reader(const struct tachy_output *o)
+{
+    static const uint64_t GRACE = 2000000000u;
+    uint64_t asked = 0;
+    for (;;) {
+        struct pollfd p = {.fd = o->fd, .events = POLLOUT};
+        if (poll(&p, 1, o->stop ? 50 : -1) > 0)
+            return 0; // also where the reader has gone, which write() tells
+        if (!asked && __atomic_load_n(o->stop, __ATOMIC_RELAXED))
+            asked = tachy_now_ns();
+        if (asked && tachy_now_ns() - asked > GRACE)
+            return ETIMEDOUT;
+    }
+}
+
 int tachy_output_write(struct tachy_output *o, const void *data, size_t size)
 {
     const uint8_t *p = data;
@@ -167,12 +203,15 @@ int tachy_output_write(struct tachy_output *o, const void *data, size_t size)
     while (size && !o->error) {
         uint64_t start = tachy_now_ns();
         ssize_t n = write(o->fd, p, TACHY_MIN(size, (size_t)1 << 30));
+        int failed = n < 0 ? errno : 0;
+        if (failed == EAGAIN && o->may_wait)
+            failed = wait_for_reader(o);
+        else if (failed == EINTR)
+            failed = 0;
         o->write_ns += tachy_now_ns() - start;
-        if (n < 0) {
-            if (errno != EINTR)
-                o->error = errno;
+        o->error = failed;
+        if (n < 0)
             continue;
-        }
         p += n;
         size -= (size_t)n;
         o->pos += n;
@@ -215,7 +254,9 @@ int tachy_output_fail(struct tachy_output *o)
                   o->name, dir ? dir : o->name, mib, strerror(o->error), rest, advice);
     else
         tachy_msg(o->log, TACHY_LOG_ERR, "%s: writing failed after %.1f MiB: %s%s", o->name, mib,
-                  o->error == EPIPE ? "its reader has gone" : strerror(o->error), rest);
+                  o->error == EPIPE       ? "its reader has gone"
+                  : o->error == ETIMEDOUT ? "its reader takes nothing"
+                                          : strerror(o->error), rest);
     free(dir);
     remove_part(o);
     return err;

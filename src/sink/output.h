@@ -18,6 +18,8 @@ struct tachy_output {
     bool resumable; // of a run that goes on when it is started again: failures say so
     int64_t bytes;  // size so far
     int64_t pos;
+    const int *stop; // the caller's: once non-zero, a pipe that takes nothing for 2 s has failed (ETIMEDOUT). NULL: it may wait
+    bool may_wait;   // the descriptor is a pipe's of our own, which never blocks: poll() waits for its reader
     uint64_t write_ns; // in write()
     int error;      // errno of the first write that failed, sticky
 };

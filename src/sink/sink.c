@@ -5,10 +5,11 @@
 #include "media/place.h"
 #include "sink/sink_ops.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static const struct tachy_sink_ops *const sinks[] = { // asked in this order
-    &tachy_sink_null, &tachy_sink_hash, &tachy_sink_json, &tachy_sink_csv, &tachy_sink_images,
+    &tachy_sink_null, &tachy_sink_push, &tachy_sink_hash, &tachy_sink_json, &tachy_sink_csv, &tachy_sink_images,
     &tachy_sink_file, // takes everything else
 };
 
@@ -56,8 +57,10 @@ static const struct tachy_sink_ops *choose(const struct tachy_sink_params *p)
 // An empty text is as good as none.
 static const char *text_or_null(const char *s) { return s && *s ? s : NULL; }
 
-int tachy_sink_open(tachy_sink **out, const struct tachy_sink_params *given)
+int tachy_sink_open_sized(size_t given_size, tachy_sink **out, const struct tachy_sink_params *given)
 {
+    struct tachy_sink_params own;
+    given = tachy_sized_in(&own, sizeof(own), given, given_size);
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(TACHY_LOG_OF(given, log), out && given))
         return TACHY_ERR_INVAL;
@@ -226,6 +229,21 @@ int tachy_sink_finish(tachy_sink *s, bool interrupted)
     if (err < 0)
         s->error = err;
     return err;
+}
+
+int tachy_sink_outputs(const tachy_sink *s, struct tachy_output_stats *out, int max)
+{
+    if (!TACHY_CHECK(TACHY_LOG_OF(s, params.log), s && out && max >= 1))
+        return TACHY_ERR_INVAL;
+    if (s->ops->outputs)
+        return s->ops->outputs(s, out, max);
+    const char *name = s->params.url ? s->params.url : "-";
+    out[0] = (struct tachy_output_stats){.frames = s->frames - s->dropped, .bytes = s->bytes, .shed = s->dropped, .error = s->error};
+    size_t n = TACHY_MIN(strlen(name), sizeof(out[0].name) - 1);
+    while (n && ((uint8_t)name[n] & 0xc0) == 0x80) // not within a character of UTF-8
+        n--;
+    memcpy(out[0].name, name, n);
+    return 1;
 }
 
 const char *tachy_sink_path(const tachy_sink *s) { return s ? s->path : NULL; }

@@ -225,7 +225,7 @@ int file_sink_header(tachy_sink *s)
     return err;
 }
 
-static int file_start(tachy_sink *s, const struct tachy_video_info *info)
+int file_sink_choose(tachy_sink *s, const struct tachy_video_info *info)
 {
     struct file_sink *p = file_sink_of(s);
     int err = tachy_choice_make(&p->choice, &s->params, p->format, info);
@@ -238,16 +238,35 @@ static int file_start(tachy_sink *s, const struct tachy_video_info *info)
         tachy_msg(s->params.log, TACHY_LOG_INFO,
                   "%s: the pictures are turned upright, because %s does not say how to turn them",
                   s->params.url, p->format->name);
-    err = file_sink_encoder(s, s->job ? file_sink_fixed_threads(s) : file_sink_threads(&s->params));
+    return TACHY_OK;
+}
+
+int file_sink_prepare(tachy_sink *s)
+{
+    struct file_sink *p = file_sink_of(s);
+    int err = file_sink_encoder(s, s->job ? file_sink_fixed_threads(s) : file_sink_threads(&s->params));
     if (err >= 0)
         tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "encoder %s, pixel format %s, container %s",
                   p->choice.codec->name, av_get_pix_fmt_name(p->choice.format), p->format->name);
     p->packet = av_packet_alloc();
     if (err >= 0 && !p->packet)
         err = TACHY_ERR_NOMEM;
+    return err;
+}
+
+static int emit_part(tachy_sink *s) { return tachy_part_add(&file_sink_of(s)->part, file_sink_of(s)->packet); }
+
+static int file_start(tachy_sink *s, const struct tachy_video_info *info)
+{
+    struct file_sink *p = file_sink_of(s);
+    p->emit = s->job ? emit_part : file_sink_emit;
+    int err = file_sink_choose(s, info);
+    if (err >= 0)
+        err = file_sink_prepare(s);
     if (err < 0 || s->job)
         return err;
     err = tachy_mux_open(&p->mux, p->format, s->params.url, s->params.overwrite, s->params.log);
+    p->mux.out.stop = s->params.stop;
     return err < 0 ? err : file_sink_header(s);
 }
 
@@ -268,7 +287,7 @@ static int put_packet(void *sink)
 {
     tachy_sink *s = sink;
     struct file_sink *p = file_sink_of(s);
-    int err = s->job ? tachy_part_add(&p->part, p->packet) : file_sink_emit(s);
+    int err = p->emit(s);
     p->received += err >= 0;
     return err;
 }
@@ -329,7 +348,7 @@ int file_sink_trailer(tachy_sink *s, double seconds)
     return err;
 }
 
-static void file_close(tachy_sink *s)
+void file_sink_close(tachy_sink *s)
 {
     struct file_sink *p = file_sink_of(s);
     tachy_tracks_close(&p->tracks);
@@ -345,12 +364,13 @@ const struct tachy_sink_ops tachy_sink_file = {
     .name = "file",
     .priv_size = sizeof(struct file_sink),
     .probe = file_probe,
+    .takes_side = true,
     .open = file_open,
     .surfaces = file_surfaces,
     .start = file_start,
     .write = file_write,
     .finish = file_finish,
-    .close = file_close,
+    .close = file_sink_close,
     .part_begin = file_sink_part_begin,
     .part_end = file_sink_part_end,
     .join = file_sink_join,

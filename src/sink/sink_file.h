@@ -18,6 +18,7 @@ struct file_sink {
     AVRational time_base;  // of the encoder's packets
     int64_t received;
     bool upright;          // the pictures are turned themselves
+    int (*emit)(tachy_sink *s); // writes `packet`, whose reference it takes over
     struct tachy_part_writer part;
     struct tachy_part_reader reader; // of a join
 };
@@ -27,6 +28,8 @@ static inline struct file_sink *file_sink_of(const tachy_sink *s)
     return (struct file_sink *)(uintptr_t)s->priv;
 }
 
+int file_sink_choose(tachy_sink *s, const struct tachy_video_info *info); // makes p->choice
+int file_sink_prepare(tachy_sink *s);              // after it: the encoder and the packet
 int file_sink_encoder(tachy_sink *s, int threads); // opens p->encoder by p->choice
 // Encoder threads by what was asked for; 0: the encoder's choice.
 int file_sink_threads(const struct tachy_sink_params *p);
@@ -36,8 +39,9 @@ int file_sink_header(tachy_sink *s);
 int file_sink_emit(tachy_sink *s);
 // The side's packets up to `seconds` of the video, what converters hold, the trailer; renames.
 int file_sink_trailer(tachy_sink *s, double seconds);
-// Encodes a frame (NULL: no more will come) into the file or the part.
+// Encodes a frame (NULL: no more will come) and hands its packets to p->emit.
 int file_sink_encode(tachy_sink *s, tachy_frame *f);
+void file_sink_close(tachy_sink *s);
 
 // sink_file_parts.c
 int file_sink_part_begin(tachy_sink *s, const char *path);

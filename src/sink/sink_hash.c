@@ -61,6 +61,7 @@ static int hash_start(tachy_sink *s, const struct tachy_video_info *info)
     int err = p->packet ? TACHY_OK : TACHY_ERR_NOMEM;
     if (err >= 0)
         err = tachy_mux_open(&p->mux, p->format, s->params.url, s->params.overwrite, s->params.log);
+    p->mux.out.stop = s->params.stop;
     if (err >= 0)
         err = add_stream(p, info);
     AVDictionary *none = NULL;

@@ -31,7 +31,9 @@ static int json_start(tachy_sink *s, const struct tachy_video_info *info)
         return TACHY_ERR_NOMEM;
     if (s->job)
         return TACHY_OK; // part_begin opens a file
-    return tachy_output_open(&p->out, s->params.url, s->params.overwrite, s->params.log);
+    int err = tachy_output_open(&p->out, s->params.url, s->params.overwrite, s->params.log);
+    p->out.stop = s->params.stop;
+    return err;
 }
 
 static int flush(tachy_sink *s)

@@ -23,6 +23,7 @@ struct tachy_sink_ops {
     bool no_file;               // writes no file: the name is not looked at
     bool no_pixels;             // reads none: frames of a GPU's are as good
     bool many;                  // checks the names of its files itself
+    bool takes_side;            // writes what is in the side
     // After start: the frames of a GPU that it takes, beside the host's and others of GPUs, which it copies.
     // NULL, or returns NULL: none.
     const struct tachy_surface_spec *(*surfaces)(const tachy_sink *s);
@@ -31,6 +32,8 @@ struct tachy_sink_ops {
     int (*write)(tachy_sink *s, tachy_frame *f, const struct tachy_result *r);
     int (*finish)(tachy_sink *s, bool interrupted);
     void (*close)(tachy_sink *s); // also after a failed open; removes unfinished output
+
+    int (*outputs)(const tachy_sink *s, struct tachy_output_stats *out, int max); // of several; NULL: one
 
     // Writing in parts (s->job is set; parts.c). NULL: such an output cannot be resumed. `start` then
     // makes no output, `finish` is not called, and a part is whole and on the disk when part_end
@@ -49,11 +52,13 @@ struct tachy_sink {
     tachy_side *side; // may be NULL
     char *path;       // of the finished file
     int64_t frames, bytes;
+    int64_t dropped;  // of these frames: not sent, because there was no connection
     _Atomic uint64_t write_ns; // of the time in ops: the output's medium was waited for
     int64_t last_pts; // of the frame before; valid where frames > 0
     double end_time;  // seconds: where the last frame ends
     int error;        // sticky: the output is lost and was removed
     bool started, finished;
+    bool live; // set before start: frames are dropped rather than waited for
     const char *faster; // once started: what would make encoding cheaper ("a faster preset (-preset veryfast)"), NULL: unknown
     bool nvenc;       // what was started encodes with NVENC, without a name
     struct tachy_record *job; // of an output that is written in parts, else NULL
@@ -65,7 +70,7 @@ struct tachy_sink {
     max_align_t priv[];
 };
 
-extern const struct tachy_sink_ops tachy_sink_file, tachy_sink_images, tachy_sink_json, tachy_sink_csv,
+extern const struct tachy_sink_ops tachy_sink_file, tachy_sink_push, tachy_sink_images, tachy_sink_json, tachy_sink_csv,
     tachy_sink_hash, tachy_sink_null;
 
 // What else should be in the output; before tachy_sink_start(). The sink takes a reference.

@@ -1,5 +1,6 @@
 #include "sink/sink_options.h"
 
+#include "base/base.h"
 #include "base/options.h"
 
 #include <string.h>
@@ -68,4 +69,15 @@ void tachy_sink_read_settings(struct tachy_sink_params *p, const tachy_settings 
     p->threads = (int)tachy_settings_int(s, "output.threads");
     p->resume = tachy_settings_bool(s, "output.resume");
     p->part_frames = tachy_settings_int(s, "processing.chunk_size");
+}
+
+void tachy_sink_read_own(struct tachy_sink_params *p, const char *text, struct tachy_sink_own *own)
+{
+    static const char *const keys[] = {"f", "codec", "preset", "crf", "bitrate", "filter", "pix_fmt", "audio_codec",
+                                       "audio_filter"};
+    const char **const values[] = {&p->format, &p->codec, &p->preset, &p->crf, &p->bitrate, &p->filter, &p->pix_fmt,
+                                   &p->audio_codec, &p->audio_filter};
+    for (size_t i = 0; text && i < TACHY_ARRAY_SIZE(keys); i++)
+        if (tachy_output_option(text, keys[i], own->value[i], sizeof(own->value[i])))
+            *values[i] = own->value[i];
 }

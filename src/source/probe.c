@@ -300,8 +300,10 @@ static json_t *file_json(struct file_input *in, const char *url)
     return o;
 }
 
-int tachy_probe(char **json, const struct tachy_source_params *p)
+int tachy_probe_sized(size_t p_size, char **json, const struct tachy_source_params *p)
 {
+    struct tachy_source_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
     const char *url = p ? p->url : NULL;
     const struct tachy_log *log = TACHY_LOG_OF(p, log);
     TACHY_CLEAR(json);

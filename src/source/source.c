@@ -86,8 +86,10 @@ static int filter_on_host(tachy_source *s)
     return TACHY_OK;
 }
 
-int tachy_source_open(tachy_source **out, const struct tachy_source_params *p)
+int tachy_source_open_sized(size_t p_size, tachy_source **out, const struct tachy_source_params *p)
 {
+    struct tachy_source_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), out && p) || !params_ok(p))
         return TACHY_ERR_INVAL;

@@ -304,7 +304,7 @@ const struct tachy_stage_ops tachy_stage_background = {
     .name = "background",
     .flags = TACHY_STAGE_ORDERED,
     .step = "postprocess",
-    .remedy = "leave out what goes frame by frame (--smooth=0)",
+    .remedy = "a picture behind people in the place of a video",
     .priv_size = sizeof(struct background),
     .item_size = sizeof(tachy_frame *),
     .open = background_open,

@@ -1,5 +1,7 @@
 #include "stage/composite.h"
 
+#include "base/output_options.h"
+
 #include <stdlib.h>
 #include <strings.h>
 #include <unistd.h>
@@ -31,15 +33,28 @@ static enum tachy_spill spill_by_name(const char *name)
 }
 
 // The container decides what an alpha plane may look like: ProRes 4444, VP9, else RGBA.
-static enum tachy_pix alpha_format(const tachy_settings *set)
+static enum tachy_pix alpha_of(const char *file, const char *format)
 {
-    const char *file = tachy_settings_str(set, "output.file");
-    const char *format = tachy_settings_str(set, "output.format");
     if (ends_with(file, ".webm") || (format && !strcmp(format, "webm")))
         return TACHY_PIX_YUVA420P;
     if (ends_with(file, ".mov") || (format && !strcmp(format, "mov")) || (!file && !format))
         return TACHY_PIX_YUVA444P10;
     return TACHY_PIX_RGBA;
+}
+
+// Of several outputs that differ, each converts what holds most.
+static enum tachy_pix alpha_format(const tachy_settings *set)
+{
+    const char *const *outputs, *format = tachy_settings_str(set, "output.format");
+    char own[TACHY_OUTPUT_VALUE];
+    size_t n = tachy_settings_list(set, "output.file", &outputs);
+    enum tachy_pix all = n ? TACHY_PIX_NONE : alpha_of(NULL, format);
+    for (size_t i = 0; i < n; i++) {
+        bool named = tachy_output_option(outputs[i], "f", own, sizeof(own));
+        enum tachy_pix one = alpha_of(tachy_output_name(outputs[i]), named ? own : format);
+        all = all == TACHY_PIX_NONE || all == one ? one : TACHY_PIX_YUVA444P10;
+    }
+    return all;
 }
 
 // In mode replace the background is a file; in the others it is a colour (the task has checked that).
@@ -151,7 +166,17 @@ void tachy_composite_name(const struct tachy_composite_stage *c, struct tachy_it
 
 // ---- On the host ----
 
-static int open(struct tachy_stage *st, const tachy_settings *set) { return tachy_composite_open_stage(st, set, false); }
+// Colours that the network gives are shown unless the settings refuse them, estimated ones if they ask for them.
+static int open(struct tachy_stage *st, const tachy_settings *set)
+{
+    struct tachy_composite_stage *c = tachy_stage_priv(st);
+    int err = tachy_composite_open_stage(st, set, false);
+    bool refused = tachy_settings_is_set(set, "segment.foreground") && !tachy_settings_bool(set, "segment.foreground");
+    bool shown = c->params.mode != TACHY_MODE_MASK && c->params.mode != TACHY_MODE_OVERLAY;
+    if (err == TACHY_OK && c->masks && shown && !refused && tachy_masks_colour(c->masks))
+        tachy_task_describe(st->task, " given");
+    return err;
+}
 
 static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
@@ -174,15 +199,29 @@ int tachy_composite_worker_open(struct tachy_stage *st, int batch, void **worker
 
 void tachy_composite_worker_close(void *worker) { tachy_composite_close(&(tachy_composite *){worker}); }
 
+// The colours that the network gives for the item's eyes; returns how many: all or none.
+static int given(const struct tachy_composite_stage *c, const struct tachy_item *item, struct tachy_given g[TACHY_MAX_EYES])
+{
+    for (int i = 0; i < item->result.eyes; i++) {
+        g[i] = c->masks && c->masks->coloured ? tachy_mask_eye(c->masks, item, i)->given : (struct tachy_given){0};
+        if (!g[i].v)
+            return 0;
+    }
+    return item->result.eyes;
+}
+
 static int composite(const struct tachy_composite_stage *c, tachy_composite *worker, struct tachy_item *item)
 {
     struct tachy_refine refine[TACHY_MAX_EYES];
+    struct tachy_given colours[TACHY_MAX_EYES];
     int err = tachy_frame_pool_get(c->pool, &item->out);
     if (err < 0)
         return err;
     tachy_composite_bound(worker, &item->bounds);
+    tachy_composite_give(worker, colours, given(c, item, colours));
     err = tachy_composite_run(worker, tachy_item_head(item), &item->result, tachy_refined(c, item, refine),
                               tachy_background_of(c, item), item->out);
+    tachy_composite_give(worker, NULL, 0);
     tachy_composite_name(c, item);
     return err;
 }

@@ -2,6 +2,7 @@
 #include "stage/stages.h"
 
 #include "base/options.h"
+#include "base/output_options.h"
 
 #include <stdlib.h>
 
@@ -28,7 +29,7 @@ int tachy_draw_open(struct tachy_stage *st, const tachy_settings *s)
         .no_names = !tachy_settings_bool(s, "draw.names"),
         .no_points = !tachy_settings_bool(s, "draw.points"),
     };
-    return tachy_text_asked(s) ? TACHY_STAGE_LEFT_OUT : TACHY_OK;
+    return tachy_output_kinds(s) & 1u << TACHY_TEXT_NONE ? TACHY_OK : TACHY_STAGE_LEFT_OUT;
 }
 
 void tachy_draw_close(struct tachy_stage *st)

@@ -7,6 +7,7 @@
 #include "stage/mask.h"
 #include "stage/net.h"
 #include "stage/stage.h"
+#include "stage/watch.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -16,11 +17,13 @@
 // frame. What is found is followed: a look runs the network on a person's region, and the mask's box is where the
 // person is now. So a look needs the look before, and all are in the order of the stream; the networks' runs on the frames are
 // in any order. A detector looks for people who are not known yet: on the whole frame, and on tiles for those who are
-// small in it.
+// small in it. A picture that shows nobody is searched again if it changes, first there.
 
 enum {
     LEVELS = 4,      // of tiles, see tachy_focus_tile()
     NEWCOMERS = 24,  // least frames between two looks for them, while somebody is there
+    AFTER = 2,       // looks at an empty picture after its last change: at the whole frame, and where it changed
+    REST = 48,       // most frames between two looks at one that does not change
     REFINED = 3,     // times that a person's box is taken from the own mask
 };
 static const double DETECTED = 1.1;          // of a detection's box that is looked at
@@ -28,6 +31,7 @@ static const double ROOM = 0.2;              // around a box whose mask is asked
 static const double SHARP = 0.5, SURE = 0.8; // least sharpness of a detected person, and of one that no detector found
 static const double MERIT = 1.4;             // least sum of a detected person's score and sharpness
 static const double STABLE = 0.06;           // of the extents, a box's change that ends the refinement
+static const double ANOTHER = 0.7;           // share of a picture that has changed if it is another one
 static const double CUT = 0.12;              // mean difference of luma between two frames that are of two scenes
 static const float GOOD = 0.7f, FAIR = 0.5f; // scores that make a search on smaller tiles superfluous
 
@@ -52,6 +56,8 @@ struct focus_state {
     bool has_before;
     int tile;  // of the next look for people who are not known yet
     int since; // frames since the last one
+    struct tachy_watch watch; // of a picture that shows nobody
+    int more;                 // looks that it gets although nothing changes
 };
 
 // The networks that a look runs. Looks of one stream are in order and mostly far apart, so workers share these: there are as many as
@@ -336,18 +342,23 @@ static int detect_level(const struct look *l, int level, struct tachy_focus_sear
 static int detect_all(const struct look *l, struct tachy_focus_search *s)
 {
     int err = detect_level(l, 1, s);
+    l->s->since = l->s->more = 0;
     for (int level = 2; level <= LEVELS && err == TACHY_OK; level++)
         if (!s->nb || s->c[0].merit < (double)(level < 4 ? GOOD : FAIR))
             err = detect_level(l, level, s);
     return err;
 }
 
-// The whole frame, and at the next look one of the tiles: all of them in turn.
+// The whole frame, and at the next look the part of an empty one that has changed, or one of the tiles: all of them in turn.
 static int detect_some(const struct look *l, struct tachy_focus_search *s)
 {
     struct tachy_focus_box tile;
     int level = 1, i = l->s->tile / 2;
     l->s->since = 0;
+    if (l->s->tile % 2 && !l->s->plan.nb && tachy_watch_part(&l->s->watch, l->in->width, l->in->height, &tile)) {
+        l->s->tile--; // whose turn is later
+        return detect(l, &tile, s);
+    }
     if (l->s->tile++ % 2)
         for (level = 2; level <= LEVELS && i >= tachy_focus_tiles(&l->s->plan, level); level++)
             i -= tachy_focus_tiles(&l->s->plan, level);
@@ -356,6 +367,19 @@ static int detect_some(const struct look *l, struct tachy_focus_search *s)
         level = 1;
     }
     return tachy_focus_tile(&l->s->plan, level, level == 1 ? 0 : i, &tile) ? detect(l, &tile, s) : TACHY_OK;
+}
+
+// Everybody is lost: they are near where the picture has changed since the last look, or gone. In another picture they may be
+// anywhere.
+static int detect_lost(const struct look *l, struct tachy_focus_search *s)
+{
+    struct tachy_focus_box whole = {0, 0, l->in->width, l->in->height}, part;
+    if (tachy_watch_see(&l->s->watch, &l->s->before) > ANOTHER && !l->hurried)
+        return detect_all(l, s);
+    l->s->more = AFTER;
+    l->s->since = 0;
+    int err = tachy_watch_part(&l->s->watch, l->in->width, l->in->height, &part) ? detect(l, &part, s) : TACHY_OK;
+    return err < 0 ? err : detect(l, &whole, s);
 }
 
 // Of the candidates those that the network's mask confirms, the best first.
@@ -403,6 +427,14 @@ static int follow(const struct look *l)
     return seen < 0 ? seen : TACHY_OK;
 }
 
+static int tiles_of(const struct tachy_focus *plan)
+{
+    int n = 0;
+    for (int level = 2; level <= LEVELS; level++)
+        n += tachy_focus_tiles(plan, level);
+    return n;
+}
+
 static bool sees_anybody(const struct tachy_focus *plan)
 {
     bool any = false;
@@ -418,9 +450,13 @@ static int look_with(const struct look *l)
     bool lost = plan->nb > 0;
     int err = follow(l);
     lost = lost && !sees_anybody(plan);
-    if (err == TACHY_OK && (!plan->looks || lost) && !l->hurried)
+    if (!plan->looks)
+        l->s->more = 2 * tiles_of(plan); // unless all is looked at here
+    if (err == TACHY_OK && lost)
+        err = detect_lost(l, &s);
+    else if (err == TACHY_OK && !plan->looks && !l->hurried)
         err = detect_all(l, &s);
-    else if (err == TACHY_OK && (!plan->nb || lost || l->s->since >= NEWCOMERS))
+    else if (err == TACHY_OK && (!plan->nb || l->s->since >= NEWCOMERS))
         err = detect_some(l, &s);
     if (err == TACHY_OK)
         err = confirm(l, &s);
@@ -437,6 +473,8 @@ static int look(struct focus *f, struct look *l)
         return err;
     err = look_with(l);
     nets_give(f, l->nets);
+    l->s->watch.seen = l->s->before;
+    l->s->more -= l->s->more > 0;
     return err;
 }
 
@@ -457,6 +495,14 @@ static bool is_cut(struct focus_state *s, const tachy_frame *f)
     return cut;
 }
 
+// The picture showed nobody; whether somebody may be there now.
+static bool may_have_come(struct focus_state *s)
+{
+    if (tachy_watch_see(&s->watch, &s->before) > 0)
+        s->more = TACHY_MAX(s->more, AFTER);
+    return s->more > 0 || s->since >= REST;
+}
+
 static int focus(struct focus *f, struct focus_worker *w, struct focus_state *s, struct tachy_item *item)
 {
     struct tachy_focus *plan = &s->plan;
@@ -468,7 +514,7 @@ static int focus(struct focus *f, struct focus_worker *w, struct focus_state *s,
     else if (cut)
         tachy_focus_cut(plan);
     s->since++;
-    if (tachy_focus_due(plan))
+    if (tachy_focus_due(plan) && (!tachy_focus_nobody(plan) || may_have_come(s)))
         err = look(f, &l);
     if (item->reuse) // the whole result is another frame's
         return err;
@@ -511,6 +557,8 @@ static int state_load(void *state, const void *data, size_t size)
     s->has_before = *(const unsigned char *)&s->has_before == 1;
     s->tile &= 0xffff; // they only count
     s->since &= 0xffff;
+    s->more &= 0xffff;
+    tachy_watch_check(&s->watch);
     return tachy_focus_sound(&s->plan) ? TACHY_OK : TACHY_ERR_FORMAT;
 }
 

@@ -274,6 +274,8 @@ static int preprocess(struct infer_worker *w, const struct tachy_piece *p)
     struct infer_region *r = infer_region_of(in, p);
     const tachy_frame *f = p->item->in;
     struct tachy_tensor to;
+    if (p->item->nobody)
+        return TACHY_OK;
     int err = infer_input(w, p, &to);
     if (err < 0)
         return err;
@@ -419,6 +421,8 @@ static int model(struct infer_worker *w, void *state, const struct tachy_piece *
 {
     const struct infer_region *r = infer_region_of(w->infer, p);
     struct infer_engine *e = &w->size[r->size];
+    if (p->item->nobody)
+        return TACHY_OK;
     infer_tensors_bind(e, r);
     int err = sample_plate(e, w->infer, p);
     if (err < 0 || !state)

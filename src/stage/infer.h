@@ -25,6 +25,7 @@ struct tachy_infer_net {
     int picture; // the input that preprocess writes
     int plate;   // the input that sees the scene without people; -1: there is none
     int output;  // the output that the card names, or the first; for cards of masks
+    int foreground; // the output with the person's own colours; -1: there is none
 
     // Of the stages preprocess and model alone.
     tachy_model *model;    // NULL: the full one's, or there is none
@@ -83,6 +84,7 @@ struct tachy_infer_output {
     int size; // of the network that ran, see tachy_infer.net
     struct tachy_tensor out[TACHY_MAX_IO]; // host memory, of one picture, in the model's order; data NULL: not kept
     int nb_out;
+    struct tachy_tensor picture; // what the model saw
     struct tachy_placement at; // where the region's picture lies in the model's input
 };
 

@@ -35,10 +35,12 @@ static struct tachy_tensor output_of(const struct tachy_infer *in, const struct 
     return t;
 }
 
-// The outputs that an item can hold: the mask, or all that decoders may read.
+// The outputs that an item can hold: mask and foreground, or all that decoders may read.
 static void keep_outputs(const struct tachy_infer *in, struct tachy_infer_net *net)
 {
     net->kept = net->card->n_decoders ? (1u << net->nb_out) - 1 : 1u << net->output;
+    if (net->foreground >= 0)
+        net->kept |= 1u << net->foreground;
     for (int k = 0; k < in->nb_states; k++)
         net->kept &= ~(1u << in->state[k].out);
     for (int i = 0; i < net->nb_out; i++) {
@@ -60,8 +62,11 @@ int infer_net_describe(const struct tachy_infer *in, struct tachy_infer_net *net
         net->picture = strcmp(is[i].name, c->input) ? net->picture : i;
         net->plate = *c->plate && !strcmp(is[i].name, c->plate) ? i : net->plate;
     }
-    for (int i = 0; i < net->nb_out; i++)
+    net->foreground = -1;
+    for (int i = 0; i < net->nb_out; i++) {
         net->output = c->output && *c->output && !strcmp(os[i].name, c->output) ? i : net->output;
+        net->foreground = *c->foreground && !strcmp(os[i].name, c->foreground) ? i : net->foreground;
+    }
     for (int i = 0; i < net->nb_in; i++) {
         net->in[i] = (struct tachy_io){strdup(is[i].name), input_of(net, is, i, 1)};
         named = named && net->in[i].name;
@@ -152,6 +157,8 @@ void tachy_infer_output(const struct tachy_infer *in, const struct tachy_piece *
     o->size = r->size;
     o->nb_out = net->nb_out;
     o->at = r->placement;
+    o->picture = net->in[net->picture].spec;
+    o->picture.data = r->by ? r->by->tensors.own_in[net->picture] : r->in;
     for (int i = 0; i < net->nb_out; i++) {
         o->out[i] = net->out[i].spec;
         o->out[i].data = r->by ? r->by->tensors.out[i].data : own_output(net, r, i);

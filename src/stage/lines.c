@@ -1,26 +1,27 @@
 #include "stage/stages.h"
 
-#include "base/path.h"
+#include "base/output_options.h"
 #include "postprocess/text.h"
 
 // The regions as text: a JSON object for each frame, or a row of CSV for each region (docs/results.md).
 
 struct lines {
-    bool csv;
+    bool json, csv;
     double tick; // seconds
 };
 
-enum tachy_text_format tachy_text_asked(const tachy_settings *s)
-{
-    return tachy_text_format(tachy_settings_str(s, "output.file"), tachy_settings_str(s, "output.format"));
-}
+// Of an item.
+struct texts {
+    struct tachy_text json, csv;
+};
 
 static int open(struct tachy_stage *st, const tachy_settings *s)
 {
     struct lines *l = tachy_stage_priv(st);
-    enum tachy_text_format f = tachy_text_asked(s);
-    l->csv = f == TACHY_TEXT_CSV;
-    return f ? TACHY_OK : TACHY_STAGE_LEFT_OUT;
+    unsigned kinds = tachy_output_kinds(s);
+    l->json = kinds & 1u << TACHY_TEXT_JSON;
+    l->csv = kinds & 1u << TACHY_TEXT_CSV;
+    return l->json || l->csv ? TACHY_OK : TACHY_STAGE_LEFT_OUT;
 }
 
 static int start(struct tachy_stage *st, struct tachy_video_info *video)
@@ -30,23 +31,30 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
     return TACHY_OK;
 }
 
-static int write_lines(struct tachy_stage *st, struct tachy_item *item)
+static void empty(struct tachy_text *t)
 {
-    const struct lines *l = tachy_stage_priv(st);
-    struct tachy_text *t = tachy_stage_item(st, item);
-    struct tachy_result *r = &item->result;
-    const tachy_frame *head = tachy_item_head(item);
-    double time_s = (double)head->pts * l->tick;
     t->len = 0;
     t->failed = false;
     tachy_text_add(t, "%s", ""); // text also without regions
+}
+
+static int write_lines(struct tachy_stage *st, struct tachy_item *item)
+{
+    const struct lines *l = tachy_stage_priv(st);
+    struct texts *t = tachy_stage_item(st, item);
+    struct tachy_result *r = &item->result;
+    const tachy_frame *head = tachy_item_head(item);
+    double time_s = (double)head->pts * l->tick;
+    empty(&t->json);
+    empty(&t->csv);
+    if (l->json)
+        tachy_regions_json(&t->json, head, r, time_s);
     if (l->csv)
-        tachy_regions_csv(t, head, r->regions, r->nb_regions, time_s);
-    else
-        tachy_regions_json(t, head, r, time_s);
-    if (t->failed)
+        tachy_regions_csv(&t->csv, head, r->regions, r->nb_regions, time_s);
+    if (t->json.failed || t->csv.failed)
         return TACHY_ERR_NOMEM;
-    *(l->csv ? &r->csv : &r->json) = t->p;
+    r->json = l->json ? t->json.p : NULL;
+    r->csv = l->csv ? t->csv.p : NULL;
     r->csv_columns = l->csv ? tachy_regions_csv_columns : NULL;
     return TACHY_OK;
 }
@@ -57,13 +65,18 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
         err[i] = write_lines(st, pieces[i].item);
 }
 
-static void item_close(void *item) { tachy_text_free(item); }
+static void item_close(void *item)
+{
+    struct texts *t = item;
+    tachy_text_free(&t->json);
+    tachy_text_free(&t->csv);
+}
 
 const struct tachy_stage_ops tachy_stage_lines = {
     .name = "lines",
     .flags = TACHY_STAGE_WRITES,
     .priv_size = sizeof(struct lines),
-    .item_size = sizeof(struct tachy_text),
+    .item_size = sizeof(struct texts),
     .open = open,
     .start = start,
     .run = run,

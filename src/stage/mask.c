@@ -36,6 +36,8 @@ int tachy_mask_start(struct tachy_stage *st, struct tachy_video_info *video)
     if (st->task->parts)
         tachy_mask_joined_size(video->width, video->height, &w, &h);
     st->item_bytes = (size_t)st->task->eyes * (size_t)w * (size_t)h * (m->guided ? 2 : 1);
+    if (m->coloured)
+        st->item_bytes += (size_t)st->task->eyes * (size_t)w * (size_t)h * 3 * sizeof(int16_t);
     return TACHY_OK;
 }
 
@@ -66,9 +68,12 @@ int tachy_mask_room(const struct tachy_masks *m, struct tachy_mask_eye *e, int w
 
 static void item_close(void *item)
 {
-    for (int i = 0; i < TACHY_MAX_EYES; i++)
+    for (int i = 0; i < TACHY_MAX_EYES; i++) {
         free_eye(&((struct tachy_mask_item *)item)->eye[i]);
+        tachy_buf_free(&((struct tachy_mask_item *)item)->eye[i].colours);
+    }
     tachy_buf_free(&((struct tachy_mask_item *)item)->part);
+    tachy_buf_free(&((struct tachy_mask_item *)item)->part_colours);
 }
 
 // ---- From tensor to mask ----
@@ -128,18 +133,33 @@ static void check_values(struct tachy_masks *m, const struct tachy_card *c, cons
                   spec->meaning == TACHY_OUT_PROBABILITIES ? "softmax" : "logit");
 }
 
-// Of a frame with parts: room for the whole frame's mask, which the first part finds empty.
-static int joined_room(const struct tachy_masks *m, const struct tachy_piece *p, const tachy_frame *f)
+// An empty mask of the whole frame, without colours.
+static int empty_mask(const struct tachy_masks *m, struct tachy_item *item, int w, int h)
 {
-    struct tachy_mask_eye *e = tachy_mask_eye(m, p->item, 0);
-    int w, h;
-    tachy_mask_joined_size(f->width, f->height, &w, &h);
+    struct tachy_mask_eye *e = tachy_mask_eye(m, item, 0);
+    const tachy_frame *f = tachy_item_head(item);
     int err = m->memory->room(m, e, w, h);
-    if (err == TACHY_OK && p->region == 0)
+    if (err == TACHY_OK)
         memset(e->mask, 0, (size_t)w * (size_t)h);
-    p->item->result.eyes = 1;
-    p->item->result.mask[0] = (struct tachy_mask){e->mask, w, h, w, {0, 0, f->width, f->height}};
+    e->given.v = NULL;
+    item->result.eyes = 1;
+    item->result.mask[0] = (struct tachy_mask){e->mask, w, h, w, {0, 0, f->width, f->height}};
     return err;
+}
+
+static int make_guide(const struct tachy_masks *m, struct tachy_item *item, int region)
+{
+    const struct tachy_mask_eye *e = tachy_mask_eye(m, item, region);
+    return e->guide ? tachy_luma_guide(item->in, &item->result.mask[region].region, e->guide, e->width, e->width, e->height)
+                    : TACHY_OK;
+}
+
+// Nobody is in the frame: the mask has the size that one of the whole frame would have.
+static int no_mask(const struct tachy_masks *m, struct tachy_item *item)
+{
+    const struct tachy_preprocess_params *in = &m->infer->net[TACHY_INFER_FULL].card->in;
+    int err = empty_mask(m, item, in->width, in->height);
+    return err < 0 ? err : make_guide(m, item, 0);
 }
 
 static int join_part(struct tachy_masks *m, const struct tachy_piece *p)
@@ -162,16 +182,19 @@ static int join_part(struct tachy_masks *m, const struct tachy_piece *p)
     part.stride = part.width;
     err = tachy_buf_need(&own->part, (size_t)part.width * (size_t)part.height) ? TACHY_OK : TACHY_ERR_NOMEM;
     part.data = own->part.p;
-    if (err == TACHY_OK)
-        err = joined_room(m, p, f);
+    if (err == TACHY_OK && p->region == 0) {
+        int w, h;
+        tachy_mask_joined_size(f->width, f->height, &w, &h);
+        err = empty_mask(m, p->item, w, h);
+    }
     if (err == TACHY_OK)
         err = tachy_mask_from_tensor(&spec, out, &pl, in->rotation, in->flip, own->part.p, part.stride);
     struct tachy_mask_eye *e = own->eye;
     if (err == TACHY_OK)
         tachy_mask_join(e->mask, e->width, e->height, f->width, f->height, &part);
-    if (err == TACHY_OK && e->guide && p->region == p->item->nb_parts - 1)
-        err = tachy_luma_guide(p->item->in, &p->item->result.mask[0].region, e->guide, e->width, e->width, e->height);
-    return err;
+    if (err == TACHY_OK && p->region == p->item->nb_parts - 1)
+        err = make_guide(m, p->item, 0);
+    return err < 0 ? err : tachy_mask_join_colours(m, p, &o);
 }
 
 static int make_mask(struct tachy_masks *m, const struct tachy_piece *p)
@@ -187,18 +210,18 @@ static int make_mask(struct tachy_masks *m, const struct tachy_piece *p)
     int err = tachy_mask_place(m, p, o.size, out, &o.at, &pl);
     if (err == TACHY_OK)
         err = tachy_mask_from_tensor(&spec, out, &pl, in->rotation, in->flip, e->mask, e->width);
-    if (err == TACHY_OK && e->guide)
-        err = tachy_luma_guide(p->item->in, &in->region[p->region], e->guide, e->width, e->width, e->height);
-    if (err == TACHY_OK && p->item->nobody)
-        memset(e->mask, 0, (size_t)e->width * (size_t)e->height);
-    return err;
+    if (err == TACHY_OK)
+        err = make_guide(m, p->item, p->region);
+    return err < 0 ? err : tachy_mask_colours(m, p, &o);
 }
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
+    struct tachy_masks *m = tachy_stage_priv(st);
     for (int i = 0; i < n; i++)
-        err[i] = pieces[i].item->nb_parts ? join_part(tachy_stage_priv(st), &pieces[i])
-                                          : make_mask(tachy_stage_priv(st), &pieces[i]);
+        err[i] = pieces[i].item->nobody     ? no_mask(m, pieces[i].item)
+                 : pieces[i].item->nb_parts ? join_part(m, &pieces[i])
+                                            : make_mask(m, &pieces[i]);
 }
 
 // ---- Results that later frames take over: masks and guides ----
@@ -236,7 +259,7 @@ int tachy_mask_copy(struct tachy_stage *st, struct tachy_item *to, const struct 
     if (f->guide)
         memcpy(t->guide, f->guide, n);
     to->result.eyes = st->task->eyes;
-    return TACHY_OK;
+    return tachy_mask_colours_copy(t, f);
 }
 
 // Before each region's mask and guide; width 0: nothing is kept of it.
@@ -252,7 +275,7 @@ int tachy_mask_copy_save(struct tachy_stage *st, const struct tachy_item *from, 
     for (int i = 0; i < st->task->eyes; i++) {
         const struct tachy_mask_eye *e = tachy_mask_eye(m, from, i);
         size_t n = e->mask ? (size_t)e->width * (size_t)e->height : 0;
-        *size += sizeof(struct saved_eye) + (e->guide ? 2 * n : n);
+        *size += sizeof(struct saved_eye) + (e->guide ? 2 * n : n) + tachy_mask_colours_size(e);
     }
     char *to = *data = calloc(1, *size);
     if (!to)
@@ -271,11 +294,13 @@ int tachy_mask_copy_save(struct tachy_stage *st, const struct tachy_item *from, 
         if (head.guide)
             memcpy(to, e->guide, n);
         to += head.guide ? n : 0;
+        tachy_mask_colours_save(e, to);
+        to += tachy_mask_colours_size(e);
     }
     return TACHY_OK;
 }
 
-static int load_eye(const struct tachy_masks *m, struct tachy_item *to, int region, const char **from, size_t *left)
+static int load_mask(const struct tachy_masks *m, struct tachy_item *to, int region, const char **from, size_t *left)
 {
     struct saved_eye head;
     if (*left < sizeof(head))
@@ -303,6 +328,17 @@ static int load_eye(const struct tachy_masks *m, struct tachy_item *to, int regi
     return TACHY_OK;
 }
 
+static int load_eye(const struct tachy_masks *m, struct tachy_item *to, int region, const char **from, size_t *left)
+{
+    size_t used = 0;
+    int err = load_mask(m, to, region, from, left);
+    if (err == TACHY_OK)
+        err = tachy_mask_colours_load(tachy_mask_eye(m, to, region), *from, *left, &used);
+    *from += used;
+    *left -= TACHY_MIN(used, *left);
+    return err;
+}
+
 int tachy_mask_copy_load(struct tachy_stage *st, struct tachy_item *to, const void *data, size_t size)
 {
     const char *from = data;
@@ -321,7 +357,6 @@ static int open(struct tachy_stage *st, const tachy_settings *set)
 const struct tachy_stage_ops tachy_stage_mask = {
     .name = "postprocess",
     .flags = TACHY_STAGE_REGIONS,
-    .remedy = "leave out what refines the result (--no-refine, --smooth=0)",
     .priv_size = sizeof(struct tachy_masks),
     .item_size = sizeof(struct tachy_mask_item),
     .open = open,

@@ -1,6 +1,6 @@
 #pragma once
 #include "postprocess/alpha.h"
-#include "postprocess/mask.h"
+#include "postprocess/given.h"
 #include "stage/infer.h"
 
 // The stage "postprocess" of a network whose output is a mask: it makes masks of tensors. Stages after it find the masks
@@ -15,12 +15,14 @@ struct tachy_masks;
 struct tachy_mask_eye {
     uint8_t *mask, *guide;   // width * height each; guide: luma of the picture, NULL if nobody needs it
     int width, height;
+    struct tachy_given given; // in the item's memory `colours`; v NULL: this frame has none
+    struct tachy_buf colours;
     struct tachy_mask_there *there; // mask_cuda.h: what a device has of it; NULL: it is the host's alone
 };
 
 struct tachy_mask_item {
     struct tachy_mask_eye eye[TACHY_MAX_EYES];
-    struct tachy_buf part; // the mask of the part that is joined next
+    struct tachy_buf part, part_colours; // of the part that is joined next
 };
 
 // What is different about masks whose memory a device can reach; NULL: nothing is to be done.
@@ -36,6 +38,7 @@ struct tachy_masks {
     struct tachy_infer *infer;
     const struct tachy_mask_memory *memory;
     bool guided; // masks come with a guide
+    bool coloured; // and with the colours that the network gives, on the host, if it gives any
     atomic_bool checked; // that a mask's values are what the card says
 };
 
@@ -43,10 +46,22 @@ struct tachy_masks {
 struct tachy_masks *tachy_masks_of(const struct tachy_stage *st);
 // In open() of a stage that needs guides.
 void tachy_masks_guide(struct tachy_masks *m);
+// In open() of a stage on the host that shows the colours which the network gives. False: its card names none.
+bool tachy_masks_colour(struct tachy_masks *m);
 
 static inline struct tachy_mask_eye *tachy_mask_eye(const struct tachy_masks *m, const struct tachy_item *item, int region)
 {
     return &((struct tachy_mask_item *)tachy_stage_item(m->st, item))->eye[region];
+}
+
+// In run() of a stage with `ahead`, on the host: of the pieces, those in a row whose masks have the size of the first one's.
+static inline int tachy_masks_seen(const struct tachy_masks *m, const struct tachy_piece pieces[], int n, int eye)
+{
+    const struct tachy_mask_eye *first = tachy_mask_eye(m, pieces[0].item, eye), *e = first;
+    int same = 0;
+    while (e->width == first->width && e->height == first->height && ++same < n)
+        e = tachy_mask_eye(m, pieces[same].item, eye);
+    return same;
 }
 
 // ---- What both forms of the stage have; see struct tachy_stage_ops
@@ -66,3 +81,14 @@ int tachy_mask_place(const struct tachy_masks *m, const struct tachy_piece *p, i
                      const struct tachy_placement *at, struct tachy_placement *pl);
 // Room on the host: all of it or nothing.
 int tachy_mask_room(const struct tachy_masks *m, struct tachy_mask_eye *e, int width, int height);
+
+// ---- mask_colours.c: the colours that a network gives
+
+// Of a region, or of a part after its mask has been joined. None, if the card names none.
+int tachy_mask_colours(const struct tachy_masks *m, const struct tachy_piece *p, const struct tachy_infer_output *o);
+int tachy_mask_join_colours(const struct tachy_masks *m, const struct tachy_piece *p, const struct tachy_infer_output *o);
+// For copy, copy_save and copy_load. TACHY_ERR_FORMAT: the bytes are none.
+int tachy_mask_colours_copy(struct tachy_mask_eye *to, const struct tachy_mask_eye *from);
+size_t tachy_mask_colours_size(const struct tachy_mask_eye *e);
+void tachy_mask_colours_save(const struct tachy_mask_eye *e, char *to);
+int tachy_mask_colours_load(struct tachy_mask_eye *e, const char *from, size_t size, size_t *used);

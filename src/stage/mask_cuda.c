@@ -329,7 +329,6 @@ static int open_there(struct tachy_stage *st, const tachy_settings *set)
 const struct tachy_stage_ops tachy_stage_mask_cuda = {
     .name = "postprocess",
     .flags = TACHY_STAGE_REGIONS,
-    .remedy = "leave out what refines the result (--no-refine, --smooth=0)",
     .priv_size = sizeof(struct tachy_masks),
     .item_size = sizeof(struct tachy_mask_item),
     .open = open_there,

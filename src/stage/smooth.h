@@ -4,3 +4,4 @@
 // Temporal smoothing of the masks, on the host: --smooth. Masks that a device made are brought here and go back.
 
 extern const struct tachy_stage_ops tachy_stage_smooth;
+extern const struct tachy_stage_ops tachy_stage_despeckle; // despeckle.c, before it

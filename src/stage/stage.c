@@ -215,8 +215,11 @@ static void run_stage(struct tachy_stage_pass *p, struct tachy_stage *st, int re
         err[m] = TACHY_OK;
         pieces[m++] = (struct tachy_piece){p->items[of[i]], region};
     }
+    int later = TACHY_MIN(st->ahead, p->nb_later);
+    for (int i = 0; i < later; i++)
+        pieces[m + i] = (struct tachy_piece){p->later[i], region};
     if (m)
-        st->ops->run(st, tachy_stage_worker(st, p->worker), p->state ? p->state[st->worker_of] : NULL, pieces, m, err);
+        st->ops->run(st, tachy_stage_worker(st, p->worker), p->state ? p->state[st->worker_of] : NULL, pieces, m + later, err);
     for (int i = 0; i < m; i++)
         p->err[at[i]] = err[i];
 }

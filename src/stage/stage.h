@@ -60,6 +60,8 @@ struct tachy_stage_pass {
     void *const *state;  // by stage, of the items' stream; NULL: there is none
     struct tachy_item *const *items;
     int n;
+    struct tachy_item *const *later; // for a stage with `ahead`: the items after items[0], which is the only one
+    int nb_later;
     int *err;            // by item: negative: it has failed and goes no further
     const struct tachy_stage **at; // by item: the stage that it was in last; NULL: nobody asks
     // Both may be NULL. Stages one after another that count as one have run `n` of the items, of[i] (their region).

@@ -16,7 +16,8 @@
 //
 // The work of a call is `n` pieces. A piece is one item or, for a stage with TACHY_STAGE_REGIONS, one region of
 // an item: a part that an earlier stage has set (tachy_item.part), or an eye. There is no other way in: a single item is n = 1, a group of items that a
-// worker takes together is n > 1, a batch is a group whose pieces may come from several streams.
+// worker takes together is n > 1, a batch is a group whose pieces may come from several streams. An ordered stage with
+// tachy_stage.ahead is given one item to work on and those after it to read.
 
 struct tachy_stage;
 struct tachy_stage_save;
@@ -27,8 +28,8 @@ struct task_devices;
 enum { TACHY_MAX_STAGES = 16, TACHY_MAX_PARTS = 4 };
 
 // What the executor must know, besides enum tachy_stage_flag of tachy/stage.h. open() and start() may change
-// tachy_stage.flags, which begin as those of the ops. An ordered stage has n = 1; items wait for their turn, decoders do
-// not. After the last stage that reads tachy_item.in its pixels are dropped.
+// tachy_stage.flags, which begin as those of the ops. An ordered stage has n = 1 (but see tachy_stage.ahead); items wait for
+// their turn, decoders do not. After the last stage that reads tachy_item.in its pixels are dropped.
 enum {
     // A piece is a region. The stage is not called for a region whose result is taken over (tachy_item.reuse).
     TACHY_STAGE_REGIONS = 1 << 8,
@@ -66,7 +67,7 @@ struct tachy_item {
     // the frame, best last. Their results are joined to one. None while `reuse` is set.
     struct tachy_rect part[TACHY_MAX_PARTS];
     int nb_parts;        // 0: the regions are the eyes
-    bool nobody;         // a stage before them found that the frame shows nothing: the result is empty
+    bool nobody;         // a stage before them found that the frame shows nothing: no network runs, the result is empty
     struct tachy_bounds bounds; // of alpha; {0}: none
     struct tachy_due due;
     struct tachy_named values[TACHY_MAX_VALUES]; // of the result
@@ -192,6 +193,11 @@ struct tachy_stage {
     int worker_of;   // index of the stage whose worker and state it is called with: its own, or another's
     int item_of;     // of the stage whose bytes of an item it uses: its own, or an earlier one's
     size_t item_at;  // where they begin in tachy_item.priv
+    // Of an ordered stage: pieces[0] is the item whose turn it is, and up to so many after it follow, in order. They have been
+    // through the stages before this one and are only read; err[] has no element for them. Fewer, if the stream ends, fails or
+    // begins anew there, or nothing is known of them (calibration, replay). Each is one more frame that waits, with all that it
+    // holds, and one more of delay. Less than TACHY_STAGE_ITEMS. Set by open().
+    int ahead;
     int group;       // items of a stream that it pays to take at once; 0, 1: one by one. Set by start()
     size_t item_bytes; // that an item holds besides item_size, about; set by start()
     const char *batch_key; // what calls that may be shared have in common (the model's path); NULL: no batches

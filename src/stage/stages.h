@@ -1,5 +1,4 @@
 #pragma once
-#include "base/path.h"
 #include "stage/stage.h"
 
 // The stages that every task can use, each a file of its name. What one hands to the next is in the item: the decoded
@@ -11,11 +10,8 @@ extern const struct tachy_stage_ops tachy_stage_decode, tachy_stage_decode_cuda;
 extern const struct tachy_stage_ops tachy_stage_track, tachy_stage_track_cuda;
 // The regions as a mask, for a composite (composite.h) that changes what lies in them.
 extern const struct tachy_stage_ops tachy_stage_cover;
-// The regions over the picture. Settings: draw.*; left out where the output is text.
+// The regions over the picture. Settings: draw.*; left out where every output is text.
 extern const struct tachy_stage_ops tachy_stage_draw, tachy_stage_draw_cuda;
-// The regions as text: JSON lines or CSV, as the output's name or format says; left out where it is no text.
+// The regions as text: JSON lines or CSV, as the outputs' names or formats say; left out where none is text.
 // It reads no picture, so a task on a device has the same one.
 extern const struct tachy_stage_ops tachy_stage_lines;
-
-// The text that the output of these settings is; none: pictures.
-enum tachy_text_format tachy_text_asked(const tachy_settings *s);

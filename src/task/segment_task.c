@@ -23,7 +23,8 @@ static const struct tachy_option options[] = {
      .help = "width of the soft edge around the threshold, in probability; 0: a hard edge"},
     {"segment.foreground", "foreground", 0, TACHY_OPT_BOOL, "no", .group = "Segment",
      .help = "soft edges show people's own colours, estimated, instead of what the picture mixes in from behind them; "
-             "modes cutout, blur, replace, side-by-side and alpha; on the CPU"},
+             "those that a network gives are shown unless this is no; modes cutout, blur, replace, side-by-side and alpha; on "
+             "the CPU"},
     {"segment.despill", "despill", 0, TACHY_OPT_ENUM, "off", .values = "off|green|blue|auto", .group = "Segment",
      .help = "take the light of a green or blue screen, or with auto of the screen that --key finds, out of people's colours "
              "around their edge; modes as of --foreground; on the CPU"},
@@ -37,6 +38,7 @@ static const struct tachy_task_stage stages[] = {
     {&tachy_stage_preprocess, &tachy_stage_preprocess_cuda},
     {&tachy_stage_model, &tachy_stage_model_cuda},
     {&tachy_stage_mask, &tachy_stage_mask_cuda},
+    {&tachy_stage_despeckle, NULL},
     {&tachy_stage_smooth, &tachy_stage_smooth},
     {&tachy_stage_person, NULL},
     {&tachy_stage_background, &tachy_stage_background_cuda},
@@ -88,7 +90,7 @@ static const struct tachy_example examples[] = {
 static bool asks(const tachy_settings *s, const char *path)
 {
     const char *text = tachy_settings_str(s, path);
-    return tachy_settings_by_name(s, path) && !(text && tachy_word_in("all|off|soft", text));
+    return tachy_settings_by_name(s, path) && !(text && tachy_word_in("all|off|soft|no", text));
 }
 
 // "--key" of segment.key.
@@ -103,7 +105,7 @@ static int check_device(const tachy_settings *s, const struct tachy_log *log)
 {
     static const char *const host[] = {"segment.garbage_matte", "segment.key",     "segment.plate",      "segment.person",
                                        "segment.shrink",        "segment.grow",    "segment.foreground", "segment.edge",
-                                       "segment.focus",         "segment.despill"};
+                                       "segment.focus",         "segment.despill", "segment.despeckle"};
     char shown[64];
     if (strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
         return TACHY_OK;
@@ -120,7 +122,8 @@ static int check_device(const tachy_settings *s, const struct tachy_log *log)
 static int check_network(const tachy_settings *s, const struct tachy_log *log)
 {
     static const char *const of_mask[] = {"segment.focus",     "segment.edge",    "segment.refine", "segment.smooth",
-                                          "segment.threshold", "segment.feather", "segment.person"};
+                                          "segment.threshold", "segment.feather", "segment.person",
+                                          "segment.despeckle"};
     char shown[64];
     if (choose(s) != keyed)
         return TACHY_OK;

@@ -98,8 +98,9 @@ class Key(Choice):
         got = self.masks(source, "--key", "#1f8c38", "--key-black", "0", "--key-white", "1")[0] / 255
         self.assertLess(abs(got - alpha).max(), 0.02)
         out = self.tmp / "out.png"
-        run("segment", source, "-q", "--key", "#1f8c38", "--key-black", "0", "--key-white", "1", "--background", "#ff00ff",
-            "--foreground", "-o", out)
+        p = run("segment", source, "-q", "--key", "#1f8c38", "--key-black", "0", "--key-white", "1", "--background", "#ff00ff",
+                "--foreground", "--json", "-o", out)
+        self.assertIsNone(json.loads(p.stdout)["model"])  # none ran
         want = alpha[..., None] * 0.6 + (1 - alpha[..., None]) * np.array([1.0, 0, 1.0])
         error = abs(cv2.imread(str(out))[..., ::-1] / 255 - want)
         print(f"colour error: mean {error.mean():.4f}, 99 % {np.quantile(error, 0.99):.3f}")

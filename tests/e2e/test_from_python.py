@@ -123,7 +123,8 @@ class Runs(Case):
 
     def test_watch(self):
         """Files that lie there, that are written and that are moved there; none is an input twice."""
-        p = subprocess.Popen([TACHY, "segment", "--watch", "clips", "--focus", "off", "-q", "-o", "done/"], cwd=self.tmp,
+        p = subprocess.Popen([TACHY, "segment", "--watch", "clips", "--focus", "off", "-q", "-o", "done/",
+                              "--json=all.jsonl"], cwd=self.tmp,
                              stderr=subprocess.PIPE, text=True)
         self.addCleanup(p.stderr.close)
         self.addCleanup(p.kill)
@@ -149,7 +150,11 @@ class Runs(Case):
         said = p.stderr.read()
         self.assertEqual(len(said.splitlines()), 1, said)
         self.assertIn("broken.mp4", said)
-        for args, why in ((["clips"], "needs another folder"), (["nothere", "-o", "done/"], "there is no such folder"),
+        lines = [json.loads(line) for line in (self.tmp / "all.jsonl").read_text().splitlines()]
+        self.assertEqual([s["output"] for s in lines],
+                         [f"done/{n}.cutout.mp4" for n in ("a", "b", "written", "moved")])
+        for args, why in ((["clips", "-o", "done/", "--json=all.jsonl"], "already exists; use -y"),
+                          (["clips"], "needs another folder"), (["nothere", "-o", "done/"], "there is no such folder"),
                           (["clips", "-o", "clips/"], "would be an input again"), (["clips", "-i", "x.mp4", "-o", "done/"], "other inputs")):
             p = run("segment", "--watch", *args, check=False, cwd=self.tmp)
             self.assertNotEqual(p.returncode, 0)

@@ -203,6 +203,21 @@ class Resume(common.Case):
             self.assertEqual(sha(out), sha(ref))
             out.unlink()
 
+    def test_where_people_are_looked_for(self):
+        """What is known of an empty picture, and where somebody is."""
+        common.models("person")
+        clip = self.clip("a.mp4", "-vf", "scale=192:-2,drawbox=enable='lt(n,29)+between(n,50,60)':c=gray:t=fill:x=16", "-c:v", "libx264")
+        args = ("--mode", "mask", "--focus", "auto", "--workers", 2)
+        ref, out = self.tmp / "ref.mp4", self.tmp / "out.mp4"
+        self.whole(clip, "-o", ref, *args)
+        summary = json.loads(run("segment", clip, "-f", "null", "-", *args, "--json").stdout)
+        self.assertIn(sum(m["runs"] for m in summary["models"]), range(10, summary["frames"] - 29))
+        for cut in (1, 3):
+            self.assertTrue(self.kill_at(out, cut * PART, clip, *args))
+            self.whole(clip, "-o", out, *args)
+            self.assertEqual(sha(out), sha(ref))
+            out.unlink()
+
     def test_regions_that_are_taken_over(self):
         common.models("face", "face-mesh")
         clip = self.clip("a.mp4", "-c:v", "libx264", seconds=2)

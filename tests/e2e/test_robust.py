@@ -62,10 +62,12 @@ class Robust(Case):
             self.assertEqual(out.exists(), p.returncode == 0)
 
     def test_sizes(self):
-        for size, codec in (("1x1", "ffv1"), ("2x2", "ffv1"), ("3x517", "ffv1"), ("853x481", "ffv1"), ("2000x16", "ffv1")):
+        sizes, modes = ("1x1", "3x517", "2x2", "853x481", "2000x16"), ("cutout", "json", "blur", "mask", "side-by-side")
+        few = 2 if SANITIZER else None  # each command takes many times as long there
+        for size in sizes[:few]:
             with self.subTest(size):
-                path = self.clip(f"s{size}.mkv", "-c:v", codec, size=size, seconds=0.2)
-                for mode in ("cutout", "blur", "mask", "side-by-side", "json"):
+                path = self.clip(f"s{size}.mkv", "-c:v", "ffv1", size=size, seconds=0.2)
+                for mode in modes[:few]:
                     run("segment", path, "--mode", mode, "--refine", "--smooth", "-y", "-f", "null", "-")
                 out = self.tmp / f"o{size}.mp4"
                 run("segment", path, "-preset", "ultrafast", "-o", out)

@@ -31,8 +31,8 @@ def tachy_md5(path, *args):
     return parse_md5(run("segment", path, *args, "--quiet", "-f", "framemd5", "-").stdout)
 
 
-# Under ThreadSanitizer those are left out that run the same threads on other pictures.
-same_threads = unittest.skipIf(SANITIZER == "thread", "the threads are those of other tests here")
+# Under sanitizers those are left out that run the same code and threads on other pictures.
+same_code = unittest.skipIf(SANITIZER, "other tests run the same code and threads")
 
 
 class Segment(Case):
@@ -64,7 +64,7 @@ class Segment(Case):
                 for f, (t, _) in zip(frames, got):
                     self.assertAlmostEqual(float(f["pts_time"]), t, delta=0.5 / 30 + 0.002)
 
-    @same_threads
+    @same_code
     def test_seek_is_exact(self):
         path = self.clip(seconds=2)
         whole = framemd5(path)
@@ -107,7 +107,7 @@ class Segment(Case):
                 self.assertEqual([s["codec_name"] for s in audio], ["aac"])
                 self.assertAlmostEqual(float(info["format"]["duration"]), 0.5, delta=0.08)
 
-    @same_threads
+    @same_code
     def test_cutout_finds_the_person(self):
         mask = self.tmp / "mask.png"
         run("segment", PORTRAIT, "--mode", "mask", "-o", mask)
@@ -120,7 +120,7 @@ class Segment(Case):
         share = sum(v > 127 for v in raw) / len(raw)
         self.assertTrue(0.25 < share < 0.75, share)
 
-    @same_threads
+    @same_code
     def test_alpha_containers(self):
         path = self.clip(seconds=0.2)
         for name, codec, fmt in (("a.mov", "prores", None), ("a.webm", "vp9", None), ("a.mkv", "ffv1", None)):
@@ -175,7 +175,7 @@ class Segment(Case):
                              check=True, capture_output=True).stdout
         self.assertEqual(bytes(raw[y * 512 + x] for y in range(256) for x in range(256)), one)
 
-    @same_threads
+    @same_code
     def test_before_and_after_are_no_stereo(self):
         path = self.clip(name="in.mkv", size="512x256", seconds=0.2, extra=("-metadata:s:v", "stereo_mode=left_right"))
         for name in "o.mp4", "o.mkv":
@@ -184,7 +184,7 @@ class Segment(Case):
                 video = ffprobe(self.tmp / name)["streams"][0]
                 self.assertEqual(any(d["side_data_type"] == "Stereo 3D" for d in video.get("side_data_list", [])), kept)
 
-    @same_threads
+    @same_code
     def test_replace_with_a_colour(self):
         path = self.clip(seconds=0.2)
         red = tachy_md5(path, "--mode", "cutout", "--background", "red")
@@ -209,6 +209,7 @@ class Segment(Case):
                "-frames:v", 7, "-c:v", "ffv1", *tags, path)
         return path
 
+    @same_code
     def test_replace_with_a_video(self):
         same, full = ["-colorspace", "bt709", "-color_range", "tv"], ["-colorspace", "smpte170m", "-color_range", "pc"]
         shown = [30 * (int(k / 2.5 + 1e-6) % 7 + 1) for k in range(40)]  # by time, and from the start again
@@ -227,14 +228,14 @@ class Segment(Case):
             finally:
                 writer.kill()
 
-    @same_threads
+    @same_code
     def test_transparency_by_chance(self):
         path = self.clip(name="in.mov", seconds=0.2, vf="format=yuva444p10le", codec=("-c:v", "prores_ks"))
         p = run("segment", path, "-o", self.tmp / "o.mp4")
         self.assertIn("transparency is left out", p.stderr)
         self.assertEqual(ffprobe(self.tmp / "o.mp4")["streams"][0]["codec_name"], "h264")
 
-    @same_threads
+    @same_code
     def test_rotated_video_is_seen_upright(self):
         upright = self.clip(seconds=0.4, size="240x320")
         turned = self.tmp / "turned.mp4"
@@ -256,6 +257,7 @@ class Segment(Case):
         any_ = sum((x > 127) or (y > 127) for x, y in zip(one, two))
         self.assertGreater(both / any_, 0.97)
 
+    @same_code
     def test_summary(self):
         path = self.clip(seconds=1)
         s = json.loads(run("segment", path, "--mode", "mask", "--quiet", "--json", "--calibrate", "-f", "null", "-").stdout)

@@ -2,6 +2,7 @@
 
 #include "postprocess/focus.h"
 #include "postprocess/mask.h"
+#include "stage/watch.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -245,6 +246,61 @@ TEST(a_mask_has_a_box_without_specks)
     CHECK(sharp < 0.01);
 }
 
+// ---- A picture that shows nobody
+
+// A grey frame with noise of a camera, and a lighter box in it.
+static void picture(struct tachy_signature *s, const struct tachy_rect *box)
+{
+    static uint8_t luma[W * H];
+    const tachy_frame f = {.format = TACHY_PIX_GRAY8, .width = W, .height = H, .data = {luma}, .stride = {W}};
+    for (int y = 0; y < H; y++)
+        for (int x = 0; x < W; x++) {
+            bool in = x >= box->x && y >= box->y && x < box->x + box->w && y < box->y + box->h;
+            luma[y * W + x] = (uint8_t)(100 + rand() % 11 + (in ? 40 : 0));
+        }
+    CHECK_INT(tachy_signature_make(s, &f, NULL), TACHY_OK);
+}
+
+TEST(an_empty_picture_is_searched_where_it_changes)
+{
+    const struct tachy_rect none = {0}, people[] = {{600, 300, 40, 120}, {1240, 640, 40, 80}, {0, 0, 30, 90}};
+    struct tachy_watch w = {.x0 = 0};
+    struct tachy_signature now;
+    struct tachy_focus_box b;
+    picture(&now, &none);
+    CHECK(tachy_watch_see(&w, &now) == 1); // nothing was known
+    CHECK(!tachy_watch_part(&w, W, H, &b)); // all of it
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(people); i++) {
+        const struct tachy_rect *p = &people[i];
+        picture(&now, &none);
+        w.seen = now;
+        picture(&now, &none);
+        CHECK(tachy_watch_see(&w, &now) == 0);
+        picture(&now, p);
+        CHECK(tachy_watch_see(&w, &now) > 0);
+        w.seen = now;
+        CHECK(tachy_watch_see(&w, &now) == 0); // but nobody has looked there yet
+        CHECK(tachy_watch_part(&w, W, H, &b));
+        CHECK(b.x0 >= 0 && b.y0 >= 0 && b.x1 <= W && b.y1 <= H);
+        CHECK(b.x0 <= p->x && b.y0 <= p->y && b.x1 >= p->x + p->w && b.y1 >= p->y + p->h);
+        CHECK(b.x1 - b.x0 < 2.5 * 120 && b.y1 - b.y0 < 2.5 * 120);
+        CHECK(!tachy_watch_part(&w, W, H, &b)); // now they have
+    }
+}
+
+TEST(a_watch_from_a_file_is_checked)
+{
+    struct tachy_watch w;
+    struct tachy_signature now;
+    struct tachy_focus_box b;
+    memset(&w, 0x7f, sizeof(w));
+    tachy_watch_check(&w);
+    picture(&now, &(struct tachy_rect){0});
+    tachy_watch_see(&w, &now);
+    if (tachy_watch_part(&w, W, H, &b))
+        CHECK(b.x0 >= 0 && b.y0 >= 0 && b.x1 <= W && b.y1 <= H);
+}
+
 // ---- Joined masks
 
 // Bilinear, edges repeated, in float64.
@@ -309,4 +365,6 @@ TEST_MAIN(TEST_CASE(a_region_rests_while_a_person_sways),
           TEST_CASE(tiles_cover_the_frame),
           TEST_CASE(a_search_keeps_the_best_of_several_people),
           TEST_CASE(a_mask_has_a_box_without_specks),
+          TEST_CASE(an_empty_picture_is_searched_where_it_changes),
+          TEST_CASE(a_watch_from_a_file_is_checked),
           TEST_CASE(parts_are_joined_without_a_seam))

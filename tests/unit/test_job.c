@@ -79,7 +79,7 @@ static void touch(const char *path)
 TEST(names_and_order_of_files)
 {
     CHECK_INT(OPEN("input.files=null:64x64@30,frames=5", "output.format=null"), TACHY_OK);
-    struct tachy_job_info info = tachy_job_info(job);
+    struct tachy_job_info info = *tachy_job_info(job);
     CHECK_INT(info.nb_files, 1);
     CHECK(!info.files[0].output && !info.to_stdout && !info.overwrite && !info.parallel);
 
@@ -90,7 +90,7 @@ TEST(names_and_order_of_files)
     CHECK_INT(OPEN(setting("input.files", in_folder("a.mp4")), setting("input.files", in_folder("b.mkv")),
                    "segment.mode=json", "run.parallel=2", "output.overwrite=yes"),
               TACHY_OK);
-    info = tachy_job_info(job);
+    info = *tachy_job_info(job);
     CHECK_INT(info.nb_files, 2);
     CHECK(info.parallel && info.overwrite);
     CHECK_STR(info.files[0].output, in_folder("a.jsonl"));
@@ -98,7 +98,7 @@ TEST(names_and_order_of_files)
     CHECK_INT(info.files[1].index, 1);
 
     CHECK_INT(OPEN("input.files=null:64x64", "output.file=-", "output.format=framemd5"), TACHY_OK);
-    CHECK(tachy_job_info(job).to_stdout);
+    CHECK(tachy_job_info(job)->to_stdout);
 }
 
 // What was asked for by name and has no effect; values of files may be for another task.

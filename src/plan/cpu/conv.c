@@ -373,6 +373,19 @@ static const float *scaled_weights(const struct tachy_conv *c, const float *pack
     return to;
 }
 
+bool tachy_conv_finishes_late(const struct tachy_epilogue *e)
+{
+    return tachy_act_is_long(e->act.kind) && !e->sums && !(e->add && e->add_last);
+}
+
+void tachy_conv_finish_late(const struct tachy_conv *c, const struct tachy_conv_io *io, float *y, int pixels)
+{
+    bool line = io->out.pixel == c->s.cout;
+    int count = line ? 1 : pixels, n = line ? pixels * c->s.cout : c->s.cout;
+    for (int i = 0; i < count; i++, y += io->out.pixel)
+        c->k->unary(y, y, n, &io->epilogue.act);
+}
+
 void tachy_conv_run(const struct tachy_conv *c, const void *packed, const struct tachy_conv_io *io,
                     int row0, int row1, void *scratch)
 {

@@ -108,6 +108,10 @@ void tachy_conv_run_tiles(const struct tachy_conv *c, const float *packed,
                           const struct tachy_conv_io *io, int row0, int row1, void *scratch);
 void tachy_conv_run_depthwise(const struct tachy_conv *c, const float *packed,
                               const struct tachy_conv_io *io, int row0, int row1);
+// Whether the activation is too long for the registers of a tile and nothing follows it: it then goes over a line of
+// `pixels` finished outputs at `y` in one go, while they are in the first-level cache.
+bool tachy_conv_finishes_late(const struct tachy_epilogue *e);
+void tachy_conv_finish_late(const struct tachy_conv *c, const struct tachy_conv_io *io, float *y, int pixels);
 // Pixels that a tile takes at most with `vectors` vectors.
 int tachy_conv_tile_pixels(const struct tachy_plan_kernels *k, int vectors);
 // Outputs of a block of tiles, and the bytes of its table.

@@ -69,6 +69,8 @@ void tachy_conv_run_depthwise(const struct tachy_conv *c, const float *packed,
 {
     const struct tachy_conv_shape *s = &c->s;
     const struct tachy_epilogue *e = &io->epilogue;
+    const bool late = tachy_conv_finishes_late(e);
+    const struct tachy_act none = {.kind = TACHY_ACT_NONE};
     struct tachy_dw_tile t = {
         .row = s->dil_h * io->in.row,
         .pixel = s->dil_w * io->in.pixel,
@@ -78,7 +80,7 @@ void tachy_conv_run_depthwise(const struct tachy_conv *c, const float *packed,
         .bias = packed + c->first,
         .channels = s->cin,
         .add_last = e->add_last,
-        .act = &e->act,
+        .act = late ? &none : &e->act,
     };
     for (int r = row0; r < row1; r++) {
         if (e->sums) {
@@ -86,5 +88,7 @@ void tachy_conv_run_depthwise(const struct tachy_conv *c, const float *packed,
             memset(t.sums, 0, (size_t)s->cout * sizeof(float));
         }
         run_row(c, &t, io, r / c->out_h, r % c->out_h);
+        if (late)
+            tachy_conv_finish_late(c, io, tachy_view_at(&io->out, r / c->out_h, r % c->out_h, 0), c->out_w);
     }
 }

@@ -18,6 +18,7 @@ struct block {
     int chunk_runs; // of taps that are a chunk; 1 where it is a piece of a run
     float *sums; // of the block's outputs while their taps come in parts
     bool line; // 1x1, stride 1, no padding, rows of the input adjacent
+    bool late; // the activation goes over the whole block after its tiles
 };
 
 // Row ky of taps of output row y, NULL outside of the input.
@@ -179,6 +180,7 @@ static void run_panel(const struct block *b, const struct part *part, int k, flo
     struct tachy_tile t = panel_tile(b, k, channels, vectors);
     struct tachy_act act = e->act;
     act.slope = act.slope ? act.slope + first : NULL;
+    act.kind = b->late ? TACHY_ACT_NONE : act.kind;
     t.act = &act;
     t.runs = part->runs, t.len = part->len, t.skip = part->skip;
     t.piece = TACHY_MIN(c->chunk, part->len), t.group = b->chunk_runs;
@@ -250,6 +252,8 @@ static void run_block(struct block *b, const float *packed)
         fill_table(b, adjacent);
         run_panels(b);
     }
+    if (b->late)
+        tachy_conv_finish_late(c, b->io, tachy_view_at(&b->io->out, b->n, b->y, b->x), b->size);
 }
 
 // `count` outputs from (y, x) on, which are one line in memory. Where taps of a row may be
@@ -300,6 +304,7 @@ void tachy_conv_run_tiles(const struct tachy_conv *c, const float *packed,
     struct block b = {.c = c, .io = io, .table = scratch, .n = row0 / c->out_h};
     b.sums = (float *)((char *)scratch + tachy_conv_table_size(c));
     b.line = is_pointwise(&c->s) && one_line(&io->in);
+    b.late = tachy_conv_finishes_late(e);
     int y = row0 - b.n * c->out_h, rows = row1 - row0;
     // A first layer: few channels, so runs of a whole row of taps are worth it.
     bool few = c->s.kw > 1 && c->s.cin <= 8 && c->out_w >= 24;

@@ -8,6 +8,21 @@
 
 enum { TACHY_TILE_VECTORS = 3, TACHY_TILE_PIXELS = 10 };
 
+// Activations that are not written out for each accumulator of a tile.
+static inline bool tachy_act_is_long(enum tachy_act_kind kind)
+{
+    switch (kind) {
+    case TACHY_ACT_NONE:
+    case TACHY_ACT_CLIP:
+    case TACHY_ACT_HSIGMOID:
+    case TACHY_ACT_HSWISH:
+    case TACHY_ACT_LEAKY:
+    case TACHY_ACT_PRELU:
+    case TACHY_ACT_LEVELS: return false;
+    default: return true;
+    }
+}
+
 // Tiles of a convolution, one after the other: `pixels` outputs by up to `vectors` vectors of
 // channels, in registers. Each pixel reads `runs` runs of `len` adjacent floats.
 struct tachy_tile {

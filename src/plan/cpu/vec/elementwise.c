@@ -12,10 +12,29 @@
         }                                                                                          \
         break;
 
+// Four vectors at a time of x / (1 + e^-ax), or of 1 / (1 + e^-x). Returns how many floats.
+#define SIGMOID_LOAD(k, c) const VF v##k = vload(x + i + (k) * VW), x##k = scaled ? vmul(v##k, c) : v##k;
+#define SIGMOID_STORE(k, c) vstore(y + i + (k) * VW, vdiv(swish ? v##k : c, under##k));
+
+static inline __attribute__((always_inline)) int sigmoids(float *y, const float *x, int n, VF a, bool scaled, bool swish)
+{
+    int i = 0;
+    for (; i + 4 * VW <= n; i += 4 * VW) {
+        FOUR_VECTORS(SIGMOID_LOAD, a)
+        SIGMOID_UNDER(FOUR_VECTORS)
+        FOUR_VECTORS(SIGMOID_STORE, vset1(1))
+    }
+    return i;
+}
+
 void ISA_NAME(tachy_unary)(float *y, const float *x, int n, const struct tachy_act *act)
 {
     const VF a = vset1(act->a), b = vset1(act->b);
     int i = 0;
+    if (act->kind == TACHY_ACT_SIGMOID)
+        i = sigmoids(y, x, n, a, false, false);
+    else if (act->kind == TACHY_ACT_SWISH)
+        i = act->a == 1 ? sigmoids(y, x, n, a, false, true) : sigmoids(y, x, n, a, true, true);
     switch (act->kind) {
         UNARY(TACHY_ACT_NONE, v)
         UNARY(TACHY_ACT_CLIP, vclip(v, a, b))

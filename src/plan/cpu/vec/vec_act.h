@@ -36,21 +36,36 @@ static inline VF vexp_cut(VF x)
     return vscale2(p, n);
 }
 
-// 1 + 2^t, t = -x / ln 2, with x cut as above: 2^t is 2^n 2^-r for a whole n and |r| <= 1/2. The series is fitted to 2^-r
-// with a relative error of 2e-9.
-static inline VF vsigmoid_under(VF x)
+// under = 1 + 2^t, t = -x / ln 2, with x cut as above: 2^t is 2^n 2^-r for a whole n and |r| <= 1/2. The series is fitted to
+// 2^-r with a relative error of 2e-9. EACH(M, c) is M(k, c) for vectors k side by side: one alone waits for each result before
+// the next operation, for longer than a processor looks ahead. Named variables, as in vec_finish.h.
+#define U_CUT(k, c) const VF cut##k = vmin(vset1(c), vmax(vset1(-(c)), x##k));
+#define U_WHOLE(k, c) const VF whole##k = vfma(cut##k, vset1(-(c)), vset1(VPOW2_ZERO)); // the sum rounds
+#define U_PART(k, c) VF r##k = vfma(cut##k, vset1(c), vsub(whole##k, vset1(VPOW2_ZERO)));
+#define U_REST(k, c) r##k = vfma(cut##k, vset1(c), r##k);
+#define U_FIRST(k, c) VF p##k = vset1(c);
+#define U_NEXT(k, c) p##k = vfma(p##k, r##k, vset1(c));
+#define U_UNDER(k, c) const VF under##k = vfma(p##k, vpow2(whole##k), vset1(c));
+#define SIGMOID_UNDER(EACH)                                                                        \
+    EACH(U_CUT, 87.0f)                                                                             \
+    EACH(U_WHOLE, 1.44269504f) /* 1 / ln 2 */                                                      \
+    EACH(U_PART, 1.44269504f)                                                                      \
+    EACH(U_REST, 1.925963e-8f) /* what the float 1 / ln 2 lacks */                                 \
+    EACH(U_FIRST, 1.535336e-4f)                                                                    \
+    EACH(U_NEXT, -1.3398874e-3f)                                                                   \
+    EACH(U_NEXT, 9.618437e-3f)                                                                     \
+    EACH(U_NEXT, -5.5503324e-2f)                                                                   \
+    EACH(U_NEXT, 0.24022648f)                                                                      \
+    EACH(U_NEXT, -0.6931472f)                                                                      \
+    EACH(U_NEXT, 1)                                                                                \
+    EACH(U_UNDER, 1)
+#define ONE_VECTOR(M, c) M(0, c)
+#define FOUR_VECTORS(M, c) M(0, c) M(1, c) M(2, c) M(3, c)
+
+static inline VF vsigmoid_under(VF x0)
 {
-    const float to_two = 1.44269504f, rest = 1.925963e-8f; // 1 / ln 2
-    x = vmin(vset1(87.0f), vmax(vset1(-87.0f), x));
-    VF whole = vfma(x, vset1(-to_two), vset1(VPOW2_ZERO)), n = vsub(whole, vset1(VPOW2_ZERO)); // the sum rounds
-    VF r = vfma(x, vset1(rest), vfma(x, vset1(to_two), n));
-    VF p = vfma(r, vset1(1.535336e-4f), vset1(-1.3398874e-3f));
-    p = vfma(p, r, vset1(9.618437e-3f));
-    p = vfma(p, r, vset1(-5.5503324e-2f));
-    p = vfma(p, r, vset1(0.24022648f));
-    p = vfma(p, r, vset1(-0.6931472f));
-    p = vfma(p, r, vset1(1));
-    return vfma(p, vpow2(whole), vset1(1));
+    SIGMOID_UNDER(ONE_VECTOR)
+    return under0;
 }
 
 static inline VF vsigmoid(VF x) { return vdiv(vset1(1), vsigmoid_under(x)); }

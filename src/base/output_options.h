@@ -1,0 +1,23 @@
+#pragma once
+#include "base/path.h"
+
+#include <tachy/settings.h>
+
+// An output as the setting output.file names it: a name, or options of this output alone in brackets before it, as in
+// "[f=flv:crf=28]rtmp://host/live". A backslash takes the meaning off the character after it. What begins with a bracket
+// but holds no known key is a name.
+
+// The name alone; a part of `text`.
+const char *tachy_output_name(const char *text);
+
+// The value of an option: "f", or a name of output.*, such as "crf". False: it is not given, or does not fit.
+bool tachy_output_option(const char *text, const char *key, char *value, size_t size);
+
+// TACHY_ERR_INVAL, logged: a key that is not known, or a value that is empty or too long.
+int tachy_output_check_options(const char *text, const struct tachy_log *log);
+
+enum { TACHY_OUTPUT_VALUE = 512 }; // bytes of a value, at most
+
+// What the outputs hold: bits 1 << enum tachy_text_format, of which TACHY_TEXT_NONE stands for pictures. Settings that name
+// no output: by output.format.
+unsigned tachy_output_kinds(const tachy_settings *s);
