@@ -5,7 +5,8 @@
 struct tachy_masks *tachy_masks_of(const struct tachy_stage *st)
 {
     const struct tachy_stage *masks = tachy_stage_before(st, "postprocess");
-    return masks ? tachy_stage_priv(masks) : NULL;
+    bool ours = masks && (masks->ops == &tachy_stage_mask || masks->ops == &tachy_stage_mask_cuda); // decode has the name, too
+    return ours ? tachy_stage_priv(masks) : NULL;
 }
 
 void tachy_masks_guide(struct tachy_masks *m)
