@@ -85,9 +85,10 @@ static json_t *outputs_json(const struct tachy_summary *s)
     json_t *all = json_array();
     for (int i = 0; i < s->nb_outputs; i++) {
         const struct tachy_output_stats *k = &s->outputs[i];
-        json_array_append_new(all, json_pack("{s:s, s:I, s:I, s:I, s:s?}", "name", k->name, "frames", (json_int_t)k->frames,
-                                             "bytes", (json_int_t)k->bytes, "shed", (json_int_t)k->shed, "error",
-                                             k->error ? tachy_err_name(k->error) : NULL));
+        json_t *o = json_pack("{s:I, s:I, s:I, s:s?}", "frames", (json_int_t)k->frames, "bytes", (json_int_t)k->bytes, "shed",
+                              (json_int_t)k->shed, "error", k->error ? tachy_err_name(k->error) : NULL);
+        json_object_set_new(o, "name", json_string(k->name)); // left out if it is not UTF-8
+        json_array_append_new(all, o);
     }
     return all;
 }

@@ -239,7 +239,10 @@ int tachy_sink_outputs(const tachy_sink *s, struct tachy_output_stats *out, int 
         return s->ops->outputs(s, out, max);
     const char *name = s->params.url ? s->params.url : "-";
     out[0] = (struct tachy_output_stats){.frames = s->frames - s->dropped, .bytes = s->bytes, .shed = s->dropped, .error = s->error};
-    snprintf(out[0].name, sizeof(out[0].name), "%s", name);
+    size_t n = TACHY_MIN(strlen(name), sizeof(out[0].name) - 1);
+    while (n && ((uint8_t)name[n] & 0xc0) == 0x80) // not within a character of UTF-8
+        n--;
+    memcpy(out[0].name, name, n);
     return 1;
 }
 
