@@ -77,6 +77,8 @@ static const char *habit(const char *arg)
         {"gpu", "--device cuda"}, {"cuda", "--device cuda"}, {"hwaccel", "--device cuda"}, {"cpu", "--device cpu"},
         {"verbose", "-v verbose"}, {"debug", "-v debug"}, {"silent", "-q"}, {"force", "-y"}, {"overwrite-output", "-y"},
         {"codec", "-c:v"}, {"fps", "-r"}, {"seek", "-ss"}, {"in", "-i"}, {"out", "-o"}, {"threads", "--workers"},
+        {"b", "-b:v"}, {"s", "-vf scale=WIDTH:HEIGHT"}, {"size", "-vf scale=WIDTH:HEIGHT"}, {"hide_banner", "-v error"},
+        {"nostats", "-q"}, {"stream_loop", "ffmpeg -stream_loop N -i FILE ... | tachy segment -"}, {"set", "--KEY VALUE"},
     };
     const char *name = arg + strspn(arg, "-");
     for (size_t i = 0; i < sizeof(habits) / sizeof(habits[0]); i++)

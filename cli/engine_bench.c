@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <float.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,8 +235,25 @@ static void judge(const struct bench *b, const struct bench_row *first)
     free_reference(reference);
 }
 
-// Multiply-adds of a run; 0 where tachy does not run all of it, so that they are not known.
-static double work_of(const struct bench *b, const struct bench_row *r)
+// Multiply-adds of the plans of a whole model, and the time that a core takes for their layers at least.
+static void add_up(const struct bench *b, struct bench_row *r, const json_t *plans)
+{
+    json_t *plan, *layer;
+    size_t i, k;
+    double memory = 0, bandwidth = 0;
+    json_array_foreach(plans, i, plan) {
+        r->work += json_number_value(json_object_get(plan, "multiply_adds"));
+        memory += json_number_value(json_object_get(plan, "weights")) + json_number_value(json_object_get(plan, "arena"));
+    }
+    if (b->peak <= 0 || tachy_engine_bandwidth(&bandwidth, (size_t)memory, b->base) < 0)
+        return;
+    r->least_s = 0;
+    json_array_foreach(plans, i, plan) json_array_foreach(json_object_get(plan, "layers"), k, layer) r->least_s +=
+        fmax(json_number_value(json_array_get(layer, 0)) / b->peak, json_number_value(json_array_get(layer, 1)) / bandwidth);
+}
+
+// What a run takes by its definition; not known where tachy does not run all of it.
+static void find_cost(const struct bench *b, struct bench_row *r)
 {
     char *json = NULL;
     struct tachy_engine_params p = params_of(b, r, NULL);
@@ -243,9 +261,11 @@ static double work_of(const struct bench *b, const struct bench_row *r)
     p.device = "cpu";
     p.precision = NULL;
     int err = tachy_engine_explain(&json, &p, NULL);
-    double work = err == TACHY_OK ? bench_work(json) : 0;
+    json_t *e = err == TACHY_OK ? json_loads(json, 0, NULL) : NULL;
+    if (json_is_true(json_object_get(e, "whole")))
+        add_up(b, r, json_object_get(e, "plans"));
+    json_decref(e);
     tachy_free(json);
-    return work;
 }
 
 // The first open row of each batch stands for it.
@@ -257,12 +277,13 @@ static void examine(const struct bench *b)
         for (int k = 0; k < i && r->engine; k++)
             if (b->rows[k].engine && b->rows[k].batch == r->batch) {
                 r->work = b->rows[k].work;
+                r->least_s = b->rows[k].least_s;
                 first = false;
                 break;
             }
         if (!first)
             continue;
-        r->work = work_of(b, r);
+        find_cost(b, r);
         if (b->reference && b->cuda)
             judge_there(b, r);
         else if (b->reference)
@@ -337,7 +358,7 @@ static int make_rows(struct bench *b, const struct bench_lists *l)
         r->precision = l->precision[i / l->nb_providers % l->nb_precisions];
         r->threads = l->threads[i / each % l->nb_threads];
         r->batch = l->batch[i / each / l->nb_threads];
-        r->memory = r->median = r->least = r->spread = r->error = r->error_abs = r->noise = r->frames = NAN;
+        r->least_s = r->memory = r->median = r->least = r->spread = r->error = r->error_abs = r->noise = r->frames = NAN;
         r->times = calloc((size_t)b->rounds, sizeof(double));
         if (!r->times)
             return TACHY_ERR_NOMEM;

@@ -61,7 +61,8 @@ TACHY_API int tachy_sink_open_sized(size_t p_size, tachy_sink **out, const struc
 // tachy_sink_write() fails once all have failed, tachy_sink_finish() returns the first failure. In tachy_run()'s mode
 // live an output that is slower than the others drops its own oldest frame; otherwise it holds back the run.
 // `resume` is for one output. TACHY_ERR_INVAL: nb is not 1..TACHY_MAX_OUTPUTS.
-TACHY_API int tachy_sink_open_several(tachy_sink **out, const struct tachy_sink_params *p, int nb);
+TACHY_API int tachy_sink_open_several_sized(size_t p_size, tachy_sink **out, const struct tachy_sink_params *p, int nb);
+#define tachy_sink_open_several(...) tachy_sink_open_several_sized(sizeof(struct tachy_sink_params), __VA_ARGS__)
 
 // What an output was given and wrote.
 struct tachy_output_stats {

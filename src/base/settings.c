@@ -54,7 +54,7 @@ static void describe_type(const struct tachy_option *o, char *out, size_t size)
         snprintf(out, size, "yes or no");
         break;
     case TACHY_OPT_INT:
-        describe_range(o, "a whole number", out, size);
+        describe_range(o, o->arg && !strcmp(o->arg, "MIB") ? "a whole number of MiB" : "a whole number", out, size);
         break;
     case TACHY_OPT_FLOAT:
         describe_range(o, "a number", out, size);

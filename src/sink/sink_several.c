@@ -324,11 +324,15 @@ static int open_lane(struct several *a, const struct tachy_sink_params *given)
     return l->name ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-int tachy_sink_open_several(tachy_sink **out, const struct tachy_sink_params *p, int nb)
+int tachy_sink_open_several_sized(size_t p_size, tachy_sink **out, const struct tachy_sink_params *p, int nb)
 {
+    struct tachy_sink_params own[TACHY_MAX_OUTPUTS];
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), out && p && nb >= 1 && nb <= TACHY_MAX_OUTPUTS))
         return TACHY_ERR_INVAL;
+    for (int i = 0; i < nb; i++)
+        tachy_sized_in(&own[i], sizeof(own[i]), (const char *)p + (size_t)i * p_size, p_size);
+    p = own;
     if (nb == 1)
         return tachy_sink_open(out, p);
     tachy_sink *s = calloc(1, sizeof(*s) + sizeof(struct several));
