@@ -3,21 +3,27 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <time.h>
 
 #define MODEL "one model: a name of the zoo or an ONNX file"
 
 int engine_model(const struct cli *c, const char *name, char **path)
 {
     tachy_model *m = NULL;
-    const char *end = strrchr(name, '.');
-    bool file = strchr(name, '/') || (end && !strcmp(end, ".onnx")) || access(name, F_OK) == 0;
+    bool file = tachy_model_is_path(name);
     struct tachy_model_params p = {
         .name = name, .dir = tachy_settings_str(c->settings, "model.dir"), .no_verify = true, .log = &c->log};
     int err = file ? TACHY_OK : tachy_model_open(&m, &p);
     *path = err == TACHY_OK ? strdup(file ? name : tachy_model_path(m)) : NULL;
     tachy_model_close(&m);
     return err == TACHY_OK && !*path ? TACHY_ERR_NOMEM : err;
+}
+
+double engine_now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
 bool engine_on_gpu(const struct cli *c)

@@ -135,12 +135,6 @@ static int open_model(struct cli *c, const char *name, bool fetch, tachy_model *
 
 // ---- A file without a card
 
-static bool is_file(const char *name)
-{
-    const char *end = strrchr(name, '.');
-    return end && !strcmp(end, ".onnx");
-}
-
 static int open_file(const struct cli *c, const char *file, tachy_engine **e)
 {
     return tachy_engine_open(e, tachy_engine_params(.provider = "cpu", .model_path = file, .log = &c->log,
@@ -199,7 +193,7 @@ static int model_info(struct cli *c, const char *name)
 {
     json_t *cards;
     tachy_model *m = NULL;
-    if (is_file(name))
+    if (tachy_model_is_path(name))
         return file_info(c, name);
     int err = get_zoo(c, &cards);
     if (err < 0)

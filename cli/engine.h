@@ -9,6 +9,8 @@ int engine_model(const struct cli *c, const char *name, char **path);
 enum { ENGINE_OPTIONS = 32 };
 struct tachy_engine_params engine_params(const struct cli *c, const char *path, const char **options);
 
+double engine_now_ms(void); // of a clock that only runs forward
+
 // Whether plans are to run on a GPU: --device, and of auto what is there.
 bool engine_on_gpu(const struct cli *c);
 
@@ -32,7 +34,7 @@ struct engine_tensors {
 // engine_frames.c: frames of a video as inputs, spread over it. `model`: of the zoo, whose card says how pictures become
 // inputs; else they are stretched, RGB from 0 to 1. next(): 1, 0 at the end, or a code; fills every picture of in[0].
 struct engine_frames;
-int engine_frames_open(struct engine_frames **out, const char *video, const char *model, const struct tachy_log *log);
+int engine_frames_open(struct engine_frames **out, const char *video, const struct tachy_model_params *model);
 int engine_frames_next(struct engine_frames *f, struct engine_tensors *t);
 void engine_frames_close(struct engine_frames **f);
 int engine_tensors(struct engine_tensors *t, const tachy_engine *e, int batch);

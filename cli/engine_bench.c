@@ -2,21 +2,14 @@
 
 #include <ctype.h>
 #include <float.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "engine_bench.h"
 
 enum { MOST = BENCH_LIST };
-
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
 
 static int by_size(const void *a, const void *b)
 {
@@ -38,10 +31,10 @@ static int burst(struct bench_row *r, double ms, double *median)
     enum { RUNS = 1000 };
     double times[RUNS];
     int n = 0, err = tachy_engine_run(r->engine, r->t.in, r->t.out);
-    for (double end = now_ms() + ms; err == TACHY_OK && n < RUNS && (!n || now_ms() < end);) {
-        double start = now_ms();
+    for (double end = engine_now_ms() + ms; err == TACHY_OK && n < RUNS && (!n || engine_now_ms() < end);) {
+        double start = engine_now_ms();
         err = tachy_engine_run(r->engine, r->t.in, r->t.out);
-        times[n++] = now_ms() - start;
+        times[n++] = engine_now_ms() - start;
     }
     qsort(times, (size_t)n, sizeof(*times), by_size);
     *median = n ? quantile(times, n, 0.5) : NAN;
@@ -206,7 +199,8 @@ static void judge_there(const struct bench *b, struct bench_row *first)
     if (err == TACHY_OK)
         err = tachy_engine_open(&single, &p);
     if (err == TACHY_OK && b->input)
-        err = engine_frames_open(&frames, b->input, b->model, &log);
+        err = engine_frames_open(&frames, b->input,
+                                 &(struct tachy_model_params){.name = b->model, .dir = b->model_dir, .no_verify = true, .log = &log});
     message_log(NULL);
     fill(&first->t, TACHY_PATTERN_NOISE);
     if (err == TACHY_OK)
@@ -241,8 +235,25 @@ static void judge(const struct bench *b, const struct bench_row *first)
     free_reference(reference);
 }
 
-// Multiply-adds of a run; 0 where tachy does not run all of it, so that they are not known.
-static double work_of(const struct bench *b, const struct bench_row *r)
+// Multiply-adds of the plans of a whole model, and the time that a core takes for their layers at least.
+static void add_up(const struct bench *b, struct bench_row *r, const json_t *plans)
+{
+    json_t *plan, *layer;
+    size_t i, k;
+    double memory = 0, bandwidth = 0;
+    json_array_foreach(plans, i, plan) {
+        r->work += json_number_value(json_object_get(plan, "multiply_adds"));
+        memory += json_number_value(json_object_get(plan, "weights")) + json_number_value(json_object_get(plan, "arena"));
+    }
+    if (b->peak <= 0 || tachy_engine_bandwidth(&bandwidth, (size_t)memory, b->base) < 0)
+        return;
+    r->least_s = 0;
+    json_array_foreach(plans, i, plan) json_array_foreach(json_object_get(plan, "layers"), k, layer) r->least_s +=
+        fmax(json_number_value(json_array_get(layer, 0)) / b->peak, json_number_value(json_array_get(layer, 1)) / bandwidth);
+}
+
+// What a run takes by its definition; not known where tachy does not run all of it.
+static void find_cost(const struct bench *b, struct bench_row *r)
 {
     char *json = NULL;
     struct tachy_engine_params p = params_of(b, r, NULL);
@@ -250,9 +261,11 @@ static double work_of(const struct bench *b, const struct bench_row *r)
     p.device = "cpu";
     p.precision = NULL;
     int err = tachy_engine_explain(&json, &p, NULL);
-    double work = err == TACHY_OK ? bench_work(json) : 0;
+    json_t *e = err == TACHY_OK ? json_loads(json, 0, NULL) : NULL;
+    if (json_is_true(json_object_get(e, "whole")))
+        add_up(b, r, json_object_get(e, "plans"));
+    json_decref(e);
     tachy_free(json);
-    return work;
 }
 
 // The first open row of each batch stands for it.
@@ -264,12 +277,13 @@ static void examine(const struct bench *b)
         for (int k = 0; k < i && r->engine; k++)
             if (b->rows[k].engine && b->rows[k].batch == r->batch) {
                 r->work = b->rows[k].work;
+                r->least_s = b->rows[k].least_s;
                 first = false;
                 break;
             }
         if (!first)
             continue;
-        r->work = work_of(b, r);
+        find_cost(b, r);
         if (b->reference && b->cuda)
             judge_there(b, r);
         else if (b->reference)
@@ -344,7 +358,7 @@ static int make_rows(struct bench *b, const struct bench_lists *l)
         r->precision = l->precision[i / l->nb_providers % l->nb_precisions];
         r->threads = l->threads[i / each % l->nb_threads];
         r->batch = l->batch[i / each / l->nb_threads];
-        r->memory = r->median = r->least = r->spread = r->error = r->error_abs = r->noise = r->frames = NAN;
+        r->least_s = r->memory = r->median = r->least = r->spread = r->error = r->error_abs = r->noise = r->frames = NAN;
         r->times = calloc((size_t)b->rounds, sizeof(double));
         if (!r->times)
             return TACHY_ERR_NOMEM;
@@ -414,7 +428,8 @@ int engine_bench(struct cli *c)
     for (int i = 0; i < n && err == TACHY_OK; i++) {
         all[i] = (struct bench){.base = &base, .rounds = (int)tachy_settings_int(c->settings, "engine.rounds"),
                                 .reference = !tachy_settings_bool(c->settings, "engine.no_reference"),
-                                .cuda = cuda, .model = c->args[i + 1], .input = input};
+                                .cuda = cuda, .model = c->args[i + 1], .input = input,
+                                .model_dir = tachy_settings_str(c->settings, "model.dir")};
         err = engine_model(c, c->args[i + 1], &all[i].path);
         if (err == TACHY_OK)
             err = make_rows(&all[i], &l);

@@ -15,6 +15,7 @@ struct bench_row {
     double median, least, spread; // of the rounds: ms, and the middle half over the median
     double memory;        // MiB
     double work;          // multiply-adds of a run; 0: not known
+    double least_s;       // seconds that one core takes at least, by the layers' work and bytes; NAN
     double error, error_abs; // the largest of an output, L2 over L2 and of one number
     double noise, frames;    // the former on noise, and the largest on frames of --input; on a GPU
 };
@@ -26,6 +27,7 @@ struct bench {
     int rounds;
     bool reference, cuda;
     const char *model, *input; // as they were given; input NULL: none
+    const char *model_dir;     // --model-dir; NULL: the default
     struct bench_row *rows; // in the order in which they take turns
     int nb_rows;
     double peak; // multiply-adds a second of a core; 0: not known
@@ -40,6 +42,4 @@ struct bench_lists {
 };
 int bench_read_lists(const struct cli *c, struct bench_lists *l); // an exit status
 
-// Multiply-adds in what tachy_engine_explain() says; 0 where tachy does not run all of the model.
-double bench_work(const char *json);
 int bench_print(const struct cli *c, const struct bench *all, int n);

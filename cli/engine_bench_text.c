@@ -5,18 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-double bench_work(const char *json)
-{
-    json_t *e = json_loads(json, 0, NULL), *plan;
-    size_t i;
-    double work = 0;
-    if (json_is_true(json_object_get(e, "whole")))
-        json_array_foreach(json_object_get(e, "plans"), i, plan) work +=
-            (double)json_integer_value(json_object_get(plan, "multiply_adds"));
-    json_decref(e);
-    return work;
-}
-
 // A multiply-add is two operations.
 static double gflops(const struct bench_row *r)
 {
@@ -26,6 +14,12 @@ static double gflops(const struct bench_row *r)
 static double share(const struct bench *b, const struct bench_row *r)
 {
     return r->work > 0 && b->peak > 0 && !b->cuda ? r->work / (r->median / 1e3) / (b->peak * r->threads) : NAN;
+}
+
+// Of the time that the layers take at least, if each is bound by arithmetic or by memory.
+static double roof(const struct bench *b, const struct bench_row *r)
+{
+    return b->cuda ? NAN : r->least_s / r->threads / (r->median / 1e3);
 }
 
 static json_t *number(double v) { return isfinite(v) ? json_real(v) : json_null(); }
@@ -42,6 +36,7 @@ static json_t *row_json(const struct bench *b, const struct bench_row *r)
     json_object_set_new(o, "multiply_adds", number(r->work > 0 ? r->work : NAN));
     json_object_set_new(o, "gflops", number(gflops(r)));
     json_object_set_new(o, "share_of_peak", number(share(b, r)));
+    json_object_set_new(o, "share_of_roofline", number(roof(b, r)));
     json_object_set_new(o, "memory_mib", number(r->memory));
     json_object_set_new(o, "error_l2", number(r->error));
     json_object_set_new(o, "error_abs", number(r->error_abs));
@@ -79,6 +74,7 @@ static void print_row(const struct bench *b, const struct bench_row *r)
     cell(r->batch / r->median * 1e3, 9, "%.1f");
     cell(b->cuda ? gflops(r) / 1e3 : gflops(r), 8, "%.1f");
     cell(share(b, r) * 100, 5, "%.0f%%");
+    cell(roof(b, r) * 100, 5, "%.0f%%");
     cell(r->memory, 8, "%.1f");
     cell(r->error, 8, "%.1e");
     if (b->cuda) {
@@ -109,8 +105,8 @@ int bench_print(const struct cli *c, const struct bench *all, int n)
         printf("; one core reaches %.1f GFLOP/s in registers", 2 * all->peak / 1e9);
     printf("\n");
     for (int i = 0; i < n; i++) {
-        printf("%s\n%-10s %-9s %5s %7s %9s %9s %6s %9s %8s %5s %8s %8s%s\n", all[i].path, "PROVIDER", "PRECISION", "BATCH",
-               "THREADS", "MEDIAN ms", "MIN ms", "SPREAD", "IMAGES/s", all[i].cuda ? "TFLOP/s" : "GFLOP/s", "PEAK", "MEM MiB",
+        printf("%s\n%-10s %-9s %5s %7s %9s %9s %6s %9s %8s %5s %5s %8s %8s%s\n", all[i].path, "PROVIDER", "PRECISION", "BATCH",
+               "THREADS", "MEDIAN ms", "MIN ms", "SPREAD", "IMAGES/s", all[i].cuda ? "TFLOP/s" : "GFLOP/s", "PEAK", "ROOF", "MEM MiB",
                "ERROR", all[i].cuda ? "    NOISE   FRAMES" : "");
         for (int k = 0; k < all[i].nb_rows; k++)
             print_row(&all[i], &all[i].rows[k]);

@@ -2,25 +2,17 @@
 
 #include <jansson.h>
 #include <stdlib.h>
-#include <time.h>
 
 // `tachy engine build`: plans are made and their kernels timed, so that later runs find the choice in the engine store.
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 // One plan: how long it took to make, and a run of it in ms.
 static int build(const struct tachy_engine_params *p, const char *shown, json_t *rows)
 {
     tachy_engine *e = NULL;
     struct engine_tensors t = {0};
-    double start = now_s(), ms = 0;
+    double start = engine_now_ms(), ms = 0;
     int err = tachy_engine_open(&e, p);
-    double seconds = now_s() - start;
+    double seconds = (engine_now_ms() - start) / 1e3;
     if (err == TACHY_OK)
         err = engine_tensors(&t, e, p->batch_max);
     if (err == TACHY_OK)

@@ -13,16 +13,14 @@ struct engine_frames {
     int taken;
 };
 
-int engine_frames_open(struct engine_frames **out, const char *video, const char *model, const struct tachy_log *log)
+int engine_frames_open(struct engine_frames **out, const char *video, const struct tachy_model_params *model)
 {
     struct engine_frames *f = *out = calloc(1, sizeof(*f));
     if (!f)
         return TACHY_ERR_NOMEM;
-    f->log = log;
-    bool named = !strchr(model, '/') && !strstr(model, ".onnx");
-    int err = named ? tachy_model_open(&f->model, &(struct tachy_model_params){.name = model, .no_verify = true, .log = log})
-                    : TACHY_OK;
-    return err < 0 ? err : tachy_source_open(&f->source, tachy_source_params(.url = video, .log = log));
+    f->log = model->log;
+    int err = tachy_model_is_path(model->name) ? TACHY_OK : tachy_model_open(&f->model, model);
+    return err < 0 ? err : tachy_source_open(&f->source, tachy_source_params(.url = video, .log = f->log));
 }
 
 // As the card says; without one a picture from 0 to 1 of the tensor's size.

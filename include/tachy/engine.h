@@ -122,7 +122,8 @@ TACHY_API int tachy_engine_library(char **json, const char *library, const struc
 // What the provider "tachy" makes of a model, without running it: JSON
 // {"model", "provider": "0.1.0 avx2", "runtime", "whole": one plan covers it, "ours", "left": numbers of nodes,
 //  "nodes": [{"op", "name", "by": "tachy" or "onnxruntime", "plan": its number or null, "why": it is left, or null}],
-//  "plans": [{"nodes", "steps", "multiply_adds", "weights", "arena", "scratch": bytes, "graph": its text}]}.
+//  "plans": [{"nodes", "steps", "multiply_adds", "weights", "arena", "scratch": bytes, "layers":
+//  [[multiply-adds, bytes of operands and result], ...] of the nodes that compute, "graph": its text}]}.
 // Nodes are those of the model after ONNX Runtime's first passes, in an order in which they can run; nested
 // graphs are not listed. `after` may be NULL. It says whether and when "graph" is taken, one line a node: NULL not at all, ""
 // after the last pass, "none" before the first, else after the pass of this name. `p` as for
@@ -147,6 +148,10 @@ TACHY_API int tachy_engine_reference_sized(size_t p_size, const struct tachy_eng
 // TACHY_ERR_UNAVAILABLE: libtachy_ep.so is not found; *multiply_adds is 0 then.
 TACHY_API int tachy_engine_peak_sized(size_t p_size, double *multiply_adds, const struct tachy_engine_params *p);
 #define tachy_engine_peak(...) tachy_engine_peak_sized(sizeof(struct tachy_engine_params), __VA_ARGS__)
+
+// Bytes a second that one core reads and writes when it goes through `bytes` of memory again and again: measured, about
+// 10 ms. `p` and errors as above, and TACHY_ERR_NOMEM.
+TACHY_API int tachy_engine_bandwidth(double *bytes_per_s, size_t bytes, const struct tachy_engine_params *p);
 
 #ifdef __cplusplus
 }

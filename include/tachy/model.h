@@ -140,6 +140,10 @@ struct tachy_model_params {
     const struct tachy_log *log;
 };
 
+// Whether `name` is the path of a model file, not a card's name of the zoo: it has a slash or ends in .onnx.
+// `name` may be NULL, which is none.
+TACHY_API bool tachy_model_is_path(const char *name);
+
 // Finds (and with `fetch` gets) a model and checks its digest. Errors: TACHY_ERR_NOT_FOUND
 // (unknown name: the nearest is named; file missing: the command that gets it is named),
 // TACHY_ERR_DIGEST, TACHY_ERR_FORMAT (card), TACHY_ERR_IO, TACHY_ERR_INVAL (also: it would have to be fetched, its

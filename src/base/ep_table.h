@@ -10,7 +10,7 @@
 //   plan = table->take(c); table->close(c);
 //   table->run(plan, in, out) any number of times and threads; table->release(plan)
 
-enum { TACHY_EP_TABLE_VERSION = 7 };
+enum { TACHY_EP_TABLE_VERSION = 8 };
 
 struct tachy_ep_plan;
 
@@ -64,9 +64,16 @@ struct tachy_ep_layer {
     double error;     // L2 norm of the difference, divided by the L2 norm of the float64 output
 };
 
+// What a layer cannot do without; the bytes are those of its operands and its result.
+struct tachy_ep_cost {
+    int64_t multiply_adds, bytes;
+};
+
 // A plan of a session, and the graph from which it was compiled.
 struct tachy_ep_graph {
     const char *text;      // one line a node
+    const struct tachy_ep_cost *layers; // nb_layers of them: the nodes of the text that compute
+    int nb_layers;
     int64_t multiply_adds; // of convolutions and matrix products, before any pass
     int nodes, steps;      // as in tachy_ep_plan_info
     size_t weights, arena, scratch;
@@ -122,6 +129,9 @@ struct tachy_ep_table {
     const char *(*pass)(int i); // name of the i-th pass; NULL after the last. Static.
     // Measures how many multiply-adds per second one core does in registers. Takes about 10 ms.
     double (*peak)(void);
+    // Measures how many bytes per second one core reads and writes when it copies from one half of `bytes` of memory to the
+    // other again and again. Takes about 10 ms, at least four times through the memory. 0: no memory.
+    double (*bandwidth)(size_t bytes);
     // As run(), with tensors in the device's memory. Queues the run on `stream` (a CUstream of the primary context; NULL:
     // the default stream) and does not wait. TACHY_ERR_UNSUPPORTED: the plan's device has no memory of its own.
     // Thread-safe.

@@ -38,6 +38,10 @@ static json_t *plans_json(const struct tachy_ep_table *table, const struct tachy
         json_t *o = json_pack("{s:i, s:i, s:I, s:I, s:I, s:I}", "nodes", g.nodes, "steps", g.steps, "multiply_adds",
                               (json_int_t)g.multiply_adds, "weights", (json_int_t)g.weights, "arena",
                               (json_int_t)g.arena, "scratch", (json_int_t)g.scratch);
+        json_t *layers = json_array();
+        for (int k = 0; k < g.nb_layers; k++)
+            json_array_append_new(layers, json_pack("[I, I]", (json_int_t)g.layers[k].multiply_adds, (json_int_t)g.layers[k].bytes));
+        json_object_set_new(o, "layers", layers);
         if (graphs)
             json_object_set_new(o, "graph", json_string(g.text));
         json_array_append_new(list, o);
@@ -71,6 +75,14 @@ static const char *library_of(const struct tachy_engine_params *p)
     return NULL;
 }
 
+static int find_table(const struct tachy_ep_table **table, const struct tachy_engine_params *p)
+{
+    char *library = NULL;
+    int err = tachy_ep_find(&library, table, library_of(p), p->log);
+    free(library);
+    return err;
+}
+
 // A pass's name is wrong before anything is loaded for it.
 static int check_pass(const struct tachy_ep_table *table, const char *after, const struct tachy_log *log)
 {
@@ -93,12 +105,10 @@ int tachy_engine_explain_sized(size_t p_size, char **json, const struct tachy_en
     p = tachy_sized_in(&own, sizeof(own), p, p_size);
     struct explain e = {{TACHY_EP_GRAPHS, after && *after ? after : NULL, explain_see}, p, after != NULL, NULL};
     const struct tachy_ep_table *table = NULL;
-    char *library = NULL;
     TACHY_CLEAR(json);
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), json && p))
         return TACHY_ERR_INVAL;
-    int err = tachy_ep_find(&library, &table, library_of(p), p->log);
-    free(library);
+    int err = find_table(&table, p);
     if (err == TACHY_OK)
         err = check_pass(table, after, p->log);
     if (err == TACHY_OK)
@@ -114,13 +124,21 @@ int tachy_engine_peak_sized(size_t p_size, double *multiply_adds, const struct t
     struct tachy_engine_params own;
     p = tachy_sized_in(&own, sizeof(own), p, p_size);
     const struct tachy_ep_table *table = NULL;
-    char *library = NULL;
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), multiply_adds && p))
         return TACHY_ERR_INVAL;
-    int err = tachy_ep_find(&library, &table, library_of(p), p->log);
-    free(library);
+    int err = find_table(&table, p);
     *multiply_adds = err == TACHY_OK ? table->peak() : 0;
     return err;
+}
+
+int tachy_engine_bandwidth(double *bytes_per_s, size_t bytes, const struct tachy_engine_params *p)
+{
+    const struct tachy_ep_table *table = NULL;
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), bytes_per_s && p))
+        return TACHY_ERR_INVAL;
+    int err = find_table(&table, p);
+    *bytes_per_s = err == TACHY_OK ? table->bandwidth(bytes) : 0;
+    return err == TACHY_OK && !*bytes_per_s ? TACHY_ERR_NOMEM : err;
 }
 
 struct reference {

@@ -71,7 +71,7 @@ static int check_format(tachy_job *j)
         const char *format = job_format(j, i, own);
         if (lines && !is(format, "json") && !is(format, "null"))
             return wrong(j, "--mode json writes lines of text; leave -f out, or use -f json or -f null");
-        if (!lines && is(format, "json"))
+        if (!lines && is(format, "json") && !(tachy_output_kinds(j->set) & 1u << TACHY_TEXT_NONE))
             return wrong(j, "-f json writes what --mode json finds; add --mode json");
     }
     return TACHY_OK;

@@ -14,10 +14,10 @@ struct tachy_model {
     bool owned; // the file is the zoo's: it may be fetched anew
 };
 
-static bool is_path(const char *name)
+bool tachy_model_is_path(const char *name)
 {
-    size_t n = strlen(name);
-    return strchr(name, '/') || (n > 5 && !strcmp(name + n - 5, ".onnx"));
+    size_t n = name ? strlen(name) : 0;
+    return n && (strchr(name, '/') || (n > 5 && !strcmp(name + n - 5, ".onnx")));
 }
 
 // Where the file of a card that was given by path is: beside the card, else in the folder.
@@ -56,7 +56,7 @@ static int locate(tachy_model *m, const struct tachy_model_params *p)
     m->dir = zoo_dir(p->dir);
     if (name && !strcmp(name, TACHY_MODEL_AUTO))
         name = p->card ? NULL : zoo_best("segment", m->dir);
-    bool path = name && is_path(name);
+    bool path = tachy_model_is_path(name);
     int err = p->card ? card_read(&m->doc, p->card, p->log)
               : path  ? card_of_file(&m->doc, name, p->log)
                       : zoo_find(&m->doc, name, m->dir, p->log);

@@ -55,6 +55,7 @@ static void set_spans(tachy_stream *s)
         s->sched.keeps_input |= span->writes && reads;
     }
     s->sched.ahead = ahead;
+    s->sched.begins_in_turn = s->first_turn == 0;
 }
 
 static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params)
@@ -82,6 +83,7 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
         .ahead = s->sched.ahead,
         .holds_input = s->sched.holds_input,
         .keeps_input = s->sched.keeps_input,
+        .begins_in_turn = s->sched.begins_in_turn,
     };
     sched_bounds(&s->sched, &s->bounds);
 }

@@ -56,7 +56,9 @@ void sched_bounds(const struct sched_stream *s, struct sched_bounds *b)
     b->depth = depth_of(s);
     if (by_device) // pinned memory within 320 MB
         b->depth = TACHY_MAX(b->depth, TACHY_MIN((int64_t)GPU_DEPTH, 320 * MIB / TACHY_MAX(s->out_bytes, 1)));
-    int64_t fit = by_device ? device_fit(s) : TACHY_DEF(s->max_bytes, 160 * MIB) / resting_bytes(s);
+    // Decoding ahead of a first turn only bridges one that takes long.
+    int64_t most_bytes = TACHY_DEF(s->max_bytes, (s->begins_in_turn ? 40 : 160) * MIB);
+    int64_t fit = by_device ? device_fit(s) : most_bytes / resting_bytes(s);
     int64_t most = TACHY_MAX(b->depth, s->on_gpu ? MOST_WINDOW_GPU : MOST_WINDOW);
     b->window = TACHY_DEF(s->window, TACHY_CLAMP(fit, b->depth, most));
     if (s->most)

@@ -17,6 +17,7 @@ struct sched_stream {
     int64_t device_room; // that the run may still take of a GPU's memory; with on_gpu
     bool on_gpu;         // decoded pictures are in a GPU's memory
     bool holds_input;    // items wait for a turn with their decoded picture
+    bool begins_in_turn; // the turn is the first: nothing is done with what waits for it
     bool keeps_input;    // the span that writes reads it
 };
 

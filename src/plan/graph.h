@@ -353,6 +353,12 @@ double tachy_constant_at(const struct tachy_value *v, int64_t i);
 // One line a node: `%7 conv/Relu f32[1x16x128x128] = Conv(%3, weights[16x3x3x3]) stride 2 relu`.
 // Free with tachy_free(); NULL when out of memory.
 char *tachy_graph_print(const struct tachy_graph *g);
+// What a node cannot do without: multiply-adds, and bytes of its operands and its result, each read or written once.
+// Nodes that only move elements need neither.
+struct tachy_layer_cost {
+    int64_t multiply_adds, bytes;
+};
+struct tachy_layer_cost tachy_node_cost(const struct tachy_node *n);
 // Multiply-adds of convolutions and matrix products, as their definitions count them.
 int64_t tachy_graph_work(const struct tachy_graph *g);
 

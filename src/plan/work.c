@@ -16,6 +16,31 @@ static int64_t work_of(const struct tachy_node *n)
     return 0;
 }
 
+// What only moves elements may be an address, and so takes nothing.
+static bool moves(enum tachy_plan_op op)
+{
+    return op == TACHY_OP_RESHAPE || op == TACHY_OP_TRANSPOSE || op == TACHY_OP_SLICE || op == TACHY_OP_CONCAT ||
+           op == TACHY_OP_EXPAND;
+}
+
+static int64_t bytes_of(const struct tachy_value *v)
+{
+    return tachy_value_elements(v) * (int64_t)tachy_dtype_size(v->dtype);
+}
+
+struct tachy_layer_cost tachy_node_cost(const struct tachy_node *n)
+{
+    struct tachy_layer_cost c = {work_of(n), 0};
+    if (moves(n->op))
+        return c;
+    bool follows = n->op == TACHY_OP_GATHER || n->op == TACHY_OP_GATHER_EACH || n->op == TACHY_OP_GATHER_ND;
+    c.bytes = bytes_of(n->out);
+    for (int i = 0; i < n->nb_in; i++)
+        if (n->in[i]) // of what is gathered from, only what is found
+            c.bytes += bytes_of(follows && i == 0 ? n->out : n->in[i]);
+    return c;
+}
+
 int64_t tachy_graph_work(const struct tachy_graph *g)
 {
     int64_t sum = 0;

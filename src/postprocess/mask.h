@@ -64,6 +64,15 @@ void tachy_smooth_apply(tachy_smooth *s, uint8_t *mask, ptrdiff_t stride, const 
 size_t tachy_smooth_state_size(const tachy_smooth *s);
 void tachy_smooth_save(const tachy_smooth *s, void *data);
 int tachy_smooth_load(tachy_smooth *s, const void *data, size_t size);
+// A frame and one after it, as tachy_smooth_apply() left it: rows without gaps, of the object's size. `id` tells frames apart.
+struct tachy_smooth_seen {
+    const uint8_t *mask, *guide;
+    int64_t id;
+};
+// Smooths `mask`, which is seen[0].mask, once more from the n - 1 frames after it, the last of which is as far ahead as n says:
+// what tachy_smooth_apply() does, backwards in time. Of an object opened for this alone; its state is a memory of motion
+// between frames, which need not be saved. TACHY_ERR_NOMEM.
+int tachy_smooth_back(tachy_smooth *s, uint8_t *mask, const struct tachy_smooth_seen seen[], int n);
 void tachy_smooth_close(tachy_smooth **s);
 
 // Alpha as a linear function of the picture's colours, which composite evaluates on the frame's own rows. The planes belong

@@ -15,6 +15,8 @@
 
 #define INLINE static inline __attribute__((always_inline)) // into the function of each instruction set
 
+enum { PAIRS = 16 };
+
 struct tachy_smooth {
     int width, height;
     bool off; // strength 0
@@ -26,6 +28,11 @@ struct tachy_smooth {
     float *mask, *edge, *next, *next_motion, *change, *stay;
     float *u, *v, *scratch; // scratch: tachy_snap()'s
     uint8_t *guide, *now;   // of the frame before and of this one, dense
+    // Of tachy_smooth_back(): motion from a frame to the one after it, by the number of the first.
+    struct pair {
+        int64_t from, to; // -1: none
+        float *u, *v;
+    } pair[PAIRS];
 };
 
 // Strength 0.7 gives 0.036, 0.12, 0.19 and 0.41.
@@ -60,6 +67,8 @@ int tachy_smooth_open(tachy_smooth **out, int width, int height, float strength)
         tachy_smooth_close(&s);
         return TACHY_ERR_NOMEM;
     }
+    for (int i = 0; i < PAIRS; i++)
+        s->pair[i].from = s->pair[i].to = -1;
     *out = s;
     return TACHY_OK;
 }
@@ -74,6 +83,8 @@ void tachy_smooth_close(tachy_smooth **ps)
                       s->scratch, s->guide, s->now};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(planes); i++)
         tachy_aligned_free(planes[i]);
+    for (int i = 0; i < PAIRS; i++)
+        tachy_aligned_free(s->pair[i].u);
     tachy_flow_close(&s->flow);
     free(s);
 }
@@ -289,4 +300,56 @@ void tachy_smooth_apply(tachy_smooth *s, uint8_t *mask, ptrdiff_t stride, const 
     for (ptrdiff_t y = 0; y < h; y++)
         for (ptrdiff_t x = 0; x < w; x++)
             mask[y * stride + x] = (uint8_t)(s->out[y * w + x] + 0.5f);
+}
+
+// ---- From frames to come ----
+
+// Where each pixel of a frame is in the one after it.
+static const struct pair *pair_of(tachy_smooth *s, const struct tachy_smooth_seen *seen)
+{
+    struct pair *p = &s->pair[(uint64_t)seen[0].id % PAIRS];
+    size_t n = (size_t)s->width * (size_t)s->height;
+    if (!p->u && !(p->u = tachy_aligned_alloc(2 * n * sizeof(float))))
+        return NULL;
+    if (p->from == seen[0].id && p->to == seen[1].id)
+        return p;
+    p->v = p->u + n;
+    p->from = seen[0].id;
+    p->to = seen[1].id;
+    tachy_flow_run(s->flow, seen[0].guide, seen[1].guide, p->u, p->v);
+    return p;
+}
+
+static void widen(float *to, const uint8_t *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = from[i];
+}
+
+int tachy_smooth_back(tachy_smooth *s, uint8_t *mask, const struct tachy_smooth_seen seen[], int n)
+{
+    size_t pixels = (size_t)s->width * (size_t)s->height;
+    if (n < 2 || s->off)
+        return TACHY_OK;
+    widen(s->out, seen[n - 1].mask, pixels);
+    memset(s->motion, 0, pixels * sizeof(float));
+    for (size_t i = 0; i < pixels; i++)
+        s->edge[i] = 1; // nobody who comes is taken for one who went
+    for (int i = n - 2; i >= 0; i--) {
+        const struct pair *p = pair_of(s, &seen[i]);
+        if (!p)
+            return TACHY_ERR_NOMEM;
+        tachy_smooth step = *s;
+        step.u = p->u;
+        step.v = p->v;
+        step.guide = (uint8_t *)(uintptr_t)seen[i + 1].guide;
+        step.now = (uint8_t *)(uintptr_t)seen[i].guide;
+        widen(s->mask, seen[i].mask, pixels);
+        follow_best(&step);
+        swap(&s->out, &s->next);
+        swap(&s->motion, &s->next_motion);
+    }
+    for (size_t i = 0; i < pixels; i++)
+        mask[i] = (uint8_t)(s->out[i] + 0.5f);
+    return TACHY_OK;
 }

@@ -37,12 +37,18 @@ static void drop_nodes(struct tachy_ep_node *nodes, int nb)
     free(nodes);
 }
 
+void provider_graph_free(struct tachy_ep_graph *g)
+{
+    tachy_free((void *)(uintptr_t)g->text);
+    free((void *)(uintptr_t)g->layers);
+}
+
 static void context_free(struct tachy_ep_context *c)
 {
     provider_plan_close(&c->plan);
     drop_nodes(c->nodes, c->nb_nodes);
     for (int i = 0; i < c->nb_graphs; i++)
-        tachy_free((void *)(uintptr_t)c->graphs[i].text);
+        provider_graph_free(&c->graphs[i]);
     free(c->graphs);
     free(c->after);
     free(c);
@@ -165,13 +171,13 @@ void provider_record(struct tachy_ep_context *c, struct tachy_ep_node *nodes, in
     c->nb_nodes = nb;
 }
 
-int provider_add_graph(struct tachy_ep_context *c, char *text, int64_t multiply_adds)
+int provider_add_graph(struct tachy_ep_context *c, const struct tachy_ep_graph *g)
 {
     struct tachy_ep_graph *longer = realloc(c->graphs, ((size_t)c->nb_graphs + 1) * sizeof(*longer));
     if (!longer)
         return TACHY_ERR_NOMEM;
     c->graphs = longer;
-    c->graphs[c->nb_graphs++] = (struct tachy_ep_graph){.text = text, .multiply_adds = multiply_adds};
+    c->graphs[c->nb_graphs++] = *g;
     return TACHY_OK;
 }
 

@@ -68,8 +68,10 @@ void provider_keep(struct tachy_ep_context *c, struct provider_plan *p);
 void provider_set_failed(struct tachy_ep_context *c, int err); // a plan that was claimed; for failed()
 // Who runs which node. Takes over `nodes` and its strings but `why`.
 void provider_record(struct tachy_ep_context *c, struct tachy_ep_node *nodes, int nb);
-// A plan's graph as text, which is taken over on success, and the figures of the plan that was made from the last one.
-int provider_add_graph(struct tachy_ep_context *c, char *text, int64_t multiply_adds);
+// A plan's graph as text with its layers, which are taken over on success, and the figures of the plan that was made from
+// the last one.
+void provider_graph_free(struct tachy_ep_graph *g); // its text and layers
+int provider_add_graph(struct tachy_ep_context *c, const struct tachy_ep_graph *g);
 void provider_set_figures(struct tachy_ep_context *c, const struct tachy_plan_info *i);
 const char *provider_after(const struct tachy_ep_context *c); // of the function table's open()
 

@@ -113,23 +113,39 @@ static void keep_choice(const struct provider_plan *plan, const struct tachy_pla
     tachy_free(title);
 }
 
+// What each node costs that computes. False: no memory.
+static bool list_layers(const struct tachy_graph *g, struct tachy_ep_graph *to)
+{
+    int n = 0;
+    for (const struct tachy_node *node = g->first; node; node = node->next)
+        n++;
+    struct tachy_ep_cost *list = calloc((size_t)TACHY_MAX(n, 1), sizeof(*list));
+    to->layers = list;
+    for (const struct tachy_node *node = g->first; node && list; node = node->next) {
+        struct tachy_layer_cost c = tachy_node_cost(node);
+        if (c.bytes)
+            list[to->nb_layers++] = (struct tachy_ep_cost){c.multiply_adds, c.bytes};
+    }
+    return list;
+}
+
 // Leaves the graph as text, if the context asks for it. A copy goes through the passes, so that the plan is made as ever.
 static int show_graph(const struct tachy_graph *g, const struct provider_options *o)
 {
     const char *after = provider_after(o->context);
     struct tachy_graph *copy = NULL;
-    char *text = NULL;
+    struct tachy_ep_graph to = {.multiply_adds = tachy_graph_work(g)};
     if (!provider_wants(o->context, TACHY_EP_GRAPHS))
         return TACHY_OK;
     int err = tachy_graph_copy(&copy, g, false);
     if (err == TACHY_OK && !(after && !strcmp(after, "none")))
         err = tachy_plan_run_passes(copy, o->backend->passes(&o->plan), after);
-    if (err == TACHY_OK && !(text = tachy_graph_print(copy)))
+    if (err == TACHY_OK && (!(to.text = tachy_graph_print(copy)) || !list_layers(copy, &to)))
         err = TACHY_ERR_NOMEM;
     if (err == TACHY_OK)
-        err = provider_add_graph(o->context, text, tachy_graph_work(g));
+        err = provider_add_graph(o->context, &to);
     if (err < 0)
-        tachy_free(text);
+        provider_graph_free(&to);
     tachy_graph_close(&copy);
     return err;
 }

@@ -113,6 +113,27 @@ static double peak(void)
     return best;
 }
 
+// The best of short turns, as above.
+static double bandwidth(size_t bytes)
+{
+    enum { TURNS = 4, TURN_NS = 2500000 };
+    const size_t half = TACHY_MAX(bytes / 2, (size_t)4096);
+    char *memory = calloc(2, half);
+    double best = 0;
+    for (int i = 0; memory && i < TURNS; i++) {
+        uint64_t start = tachy_now_ns(), ns = 0;
+        double moved = 0;
+        for (int way = 0; ns < TURN_NS; way = !way, ns = tachy_now_ns() - start) {
+            memcpy(memory + (way ? half : 0), memory + (way ? 0 : half), half);
+            __asm__ volatile("" : : "r"(memory) : "memory"); // the copy is not left out
+            moved += 2 * (double)half;
+        }
+        best = TACHY_MAX(best, moved / (double)ns * 1e9);
+    }
+    free(memory);
+    return best;
+}
+
 TACHY_API extern const struct tachy_ep_table tachy_ep_table;
 const struct tachy_ep_table tachy_ep_table = {
     .version = TACHY_EP_TABLE_VERSION,
@@ -136,6 +157,7 @@ const struct tachy_ep_table tachy_ep_table = {
     .step = step,
     .pass = pass,
     .peak = peak,
+    .bandwidth = bandwidth,
     .queue = queue,
     .time = time_runs,
 };

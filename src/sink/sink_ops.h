@@ -81,7 +81,7 @@ const struct tachy_surface_spec *tachy_sink_surfaces(const tachy_sink *s);
 
 // Opens a sink with the same settings (encoder, format) that writes below the folder `dir`,
 // to measure encoding alone; the caller removes the folder. TACHY_ERR_UNSUPPORTED where
-// writing costs nothing (null).
+// writing costs nothing (null), and for several outputs.
 int tachy_sink_clone(tachy_sink **out, const tachy_sink *s, const char *dir);
 
 // ---- parts.c: outputs in parts (tachy_sink_params.resume, s->job is set). The calls replace

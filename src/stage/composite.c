@@ -122,8 +122,12 @@ int tachy_composite_open_stage(struct tachy_stage *st, const tachy_settings *set
     if (err < 0)
         return err;
     enum tachy_mode m = c->params.mode;
-    if ((m == TACHY_MODE_JSON) != lines)
+    const unsigned both = 1u << TACHY_TEXT_NONE | 1u << TACHY_TEXT_JSON;
+    c->beside = lines && m != TACHY_MODE_JSON && (tachy_output_kinds(set) & both) == both;
+    if ((m == TACHY_MODE_JSON) != lines && !c->beside)
         return TACHY_STAGE_LEFT_OUT;
+    if (c->beside)
+        m = c->params.mode = TACHY_MODE_JSON;
     c->st = st;
     c->masks = tachy_masks_of(st);
     set_ramp(c, st, set);
@@ -145,8 +149,9 @@ int tachy_composite_start(struct tachy_stage *st, struct tachy_video_info *video
     struct tachy_composite_stage *c = tachy_stage_priv(st);
     const struct tachy_video_info in = *video;
     tachy_frame_pool_close(&c->pool); // of the pipeline before
-    int err = tachy_composite_output(&c->params, &in, video);
-    c->out = *video;
+    int err = tachy_composite_output(&c->params, &in, &c->out);
+    if (!c->beside)
+        *video = c->out;
     return err;
 }
 

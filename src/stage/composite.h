@@ -32,13 +32,14 @@ struct tachy_composite_stage {
     struct tachy_composite_params params;
     const struct tachy_stage *refine, *background; // NULL: there is none
     bool refines;                // also if a device does it itself
+    bool beside;                 // of lines: pictures are made as well, in the mode of the settings
     struct tachy_video_info out; // of start()
     tachy_frame_pool *pool;      // of finished pictures; NULL: none are made
 };
 
-// TACHY_STAGE_LEFT_OUT: the mode is the other stage's.
+// TACHY_STAGE_LEFT_OUT: the mode is the other stage's, unless the outputs want both.
 int tachy_composite_open_stage(struct tachy_stage *st, const tachy_settings *set, bool lines);
-// The settings of what is made; *video becomes the sink's. The pool is the form's to open.
+// The settings of what is made; *video becomes the sink's, unless this is `beside`. The pool is the form's to open.
 int tachy_composite_start(struct tachy_stage *st, struct tachy_video_info *video);
 void tachy_composite_close_stage(struct tachy_stage *st);
 int tachy_composite_worker_open(struct tachy_stage *st, int batch, void **worker); // on the host: a tachy_composite

@@ -413,6 +413,9 @@ static bool load(struct tachy_stage *st, void *worker, const struct tachy_item *
 int composite_cuda_open(struct tachy_stage *st, const tachy_settings *set, bool lines)
 {
     int err = tachy_composite_open_stage(st, set, lines);
+    if (err == TACHY_OK && ((struct composite_cuda *)tachy_stage_priv(st))->base.beside)
+        return tachy_fail(st->task->log, TACHY_ERR_UNSUPPORTED, "--device cuda makes pictures or JSON lines in one run, not both; "
+                          "leave one of the outputs out, or add --device cpu");
     if (err == TACHY_OK)
         st->worker_of = tachy_masks_of(st)->st->worker_of;
     return err;

@@ -4,8 +4,9 @@
 
 struct tachy_masks *tachy_masks_of(const struct tachy_stage *st)
 {
-    const struct tachy_stage *masks = tachy_stage_before(st, "postprocess");
-    return masks ? tachy_stage_priv(masks) : NULL;
+    const struct tachy_stage *masks = tachy_stage_before(st, tachy_stage_mask.name); // a detector's may have the same name
+    bool found = masks && (masks->ops == &tachy_stage_mask || masks->ops == &tachy_stage_mask_cuda);
+    return found ? tachy_stage_priv(masks) : NULL;
 }
 
 void tachy_masks_guide(struct tachy_masks *m)

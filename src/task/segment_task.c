@@ -30,6 +30,8 @@ static const struct tachy_option options[] = {
              "around their edge; modes as of --foreground; on the CPU"},
     {"segment.smooth", "smooth", 0, TACHY_OPT_FLOAT, "0", .max = 1, .bare = "0.7", .group = "Segment",
      .help = "calm the mask over time; 0: not at all, 1: most"},
+    {"segment.look_ahead", "look-ahead", 0, TACHY_OPT_INT, "0", .max = 15, .arg = "FRAMES", .group = "Segment",
+     .help = "with --smooth: frames to come that calm the mask as well as those before; not with --live, on the CPU"},
     {0},
 };
 
@@ -40,6 +42,7 @@ static const struct tachy_task_stage stages[] = {
     {&tachy_stage_mask, &tachy_stage_mask_cuda},
     {&tachy_stage_despeckle, NULL},
     {&tachy_stage_smooth, &tachy_stage_smooth},
+    {&tachy_stage_look_ahead, NULL},
     {&tachy_stage_person, NULL},
     {&tachy_stage_background, &tachy_stage_background_cuda},
     {&tachy_stage_garbage, NULL},
@@ -105,7 +108,8 @@ static int check_device(const tachy_settings *s, const struct tachy_log *log)
 {
     static const char *const host[] = {"segment.garbage_matte", "segment.key",     "segment.plate",      "segment.person",
                                        "segment.shrink",        "segment.grow",    "segment.foreground", "segment.edge",
-                                       "segment.focus",         "segment.despill", "segment.despeckle"};
+                                       "segment.focus",         "segment.despill", "segment.despeckle",
+                                       "segment.look_ahead"};
     char shown[64];
     if (strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
         return TACHY_OK;
@@ -123,7 +127,7 @@ static int check_network(const tachy_settings *s, const struct tachy_log *log)
 {
     static const char *const of_mask[] = {"segment.focus",     "segment.edge",    "segment.refine", "segment.smooth",
                                           "segment.threshold", "segment.feather", "segment.person",
-                                          "segment.despeckle"};
+                                          "segment.despeckle", "segment.look_ahead"};
     char shown[64];
     if (choose(s) != keyed)
         return TACHY_OK;
@@ -144,6 +148,12 @@ static int check(const tachy_settings *s, const struct tachy_log *log)
     if (!strcmp(tachy_settings_str(s, "segment.despill"), "auto") && !tachy_settings_list(s, "segment.key", &keys))
         return tachy_fail(log, TACHY_ERR_INVAL, "--despill auto takes the screen that --key finds, and there is no --key: name the "
                           "colour, --despill green or blue");
+    bool ahead = tachy_settings_int(s, "segment.look_ahead") > 0;
+    if (ahead && !(tachy_settings_float(s, "segment.smooth") > 0))
+        return tachy_fail(log, TACHY_ERR_INVAL, "--look-ahead smooths with frames to come: give --smooth as well, or leave it out");
+    if (ahead && tachy_settings_bool(s, "performance.live"))
+        return tachy_fail(log, TACHY_ERR_INVAL, "--look-ahead waits for frames to come, and with --live no frame waits: leave one of "
+                          "them out");
     const char *mode = tachy_settings_str(s, "segment.mode"), *background = tachy_settings_str(s, "segment.background");
     int err = check_device(s, log);
     if (err == TACHY_OK)

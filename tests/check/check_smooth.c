@@ -106,6 +106,47 @@ static void frame(struct check *c, struct sample *s)
     free(state), free(out), free(motion);
 }
 
+// From the last of three frames back to the first: two frames of the definition, with no mask taken for one who went. Again:
+// what is known of the motion between them is the same.
+static void back(struct check *c, struct sample *s)
+{
+    tachy_smooth *smooth = NULL;
+    tachy_flow *flow = NULL;
+    if (tachy_smooth_open(&smooth, s->w, s->h, 0.7f) < 0 || tachy_flow_open(&flow, s->w, s->h) < 0)
+        abort();
+    uint8_t *other = malloc(s->n), *got = malloc(s->n);
+    for (size_t i = 0; i < s->n; i++)
+        other[i] = s->mask[(i + (size_t)s->w / 2) % s->n];
+    const struct tachy_smooth_seen seen[3] = {{s->mask, s->guide, 15}, {other, s->before, 16}, {s->mask, s->guide, 18}};
+    float left = 1 - 0.7f;
+    struct tachy_smooth_rates rates = {{powf(left, 2.75f), powf(left, 1.75f)}, {powf(left, 1.4f), powf(left, 0.75f)}};
+    bool done = true;
+    for (size_t i = 0; i < s->n; i++) {
+        s->out64[i] = seen[2].mask[i];
+        s->motion64[i] = 0;
+        s->edge64[i] = 1;
+    }
+    for (int k = 1; k >= 0; k--) {
+        for (size_t i = 0; i < s->n; i++)
+            s->mask64[i] = seen[k].mask[i];
+        tachy_flow_run(flow, seen[k].guide, seen[k + 1].guide, s->u, s->v);
+        struct tachy_ref_smooth twin = {s->w, s->h, rates, s->out64, s->motion64, seen[k + 1].guide, seen[k].guide, s->u, s->v,
+                                        s->mask64, s->edge64};
+        done = tachy_ref_smooth(&twin) && done;
+    }
+    for (int again = 0; again < 2; again++) {
+        size_t off = 0;
+        int err = tachy_smooth_back(smooth, got, seen, 3);
+        for (size_t i = 0; i < s->n; i++)
+            off += !(fabs(got[i] - s->out64[i]) <= 1.01);
+        check_case(c, err == TACHY_OK && done && off <= TACHY_MAX(4, s->n / 500), "smooth back %dx%d: %zu of %zu pixels are off",
+                   s->w, s->h, off, s->n);
+    }
+    tachy_smooth_close(&smooth);
+    tachy_flow_close(&flow);
+    free(other), free(got);
+}
+
 struct timed {
     struct sample s;
     tachy_smooth *smooth;
@@ -166,6 +207,7 @@ static void run(struct check *c)
         make(c, &s);
         filter(c, &s);
         frame(c, &s);
+        back(c, &s);
         drop(&s);
     }
     if (c->bench)

@@ -1,6 +1,6 @@
 """--despeckle: holes and specks that last for fewer frames than it says, against NumPy and OpenCV's connected components. The
 network's mask is the picture's brightness. A run that was killed and went on gives the same bytes, and so does any number of
-workers."""
+workers; so it is with --look-ahead."""
 import json
 import signal
 import subprocess
@@ -102,7 +102,7 @@ class Despeckle(common.Case):
         common.ffmpeg("-stream_loop", 5, "-i", self.clip, "-c", "copy", long)
         self.clip = long
         ref, out = self.tmp / "ref.mkv", self.tmp / "out.mkv"
-        args = self.args("--despeckle", LASTS, "--smooth", "--resume", "--processing.chunk_size=10")
+        args = self.args("--despeckle", LASTS, "--smooth", "--look-ahead", 3, "--resume", "--processing.chunk_size=10")
         common.run(*args, "-y", "-o", ref)
         job, kept, until = out.with_name(out.name + ".tachy") / "job.json", 0, time.monotonic() + 60
         p = subprocess.Popen([common.TACHY, *map(str, args), "-o", out], stderr=subprocess.DEVNULL)
@@ -113,6 +113,18 @@ class Despeckle(common.Case):
         self.assertEqual(p.returncode, -signal.SIGKILL)
         common.run(*args, "-o", out)
         self.assertEqual(out.read_bytes(), ref.read_bytes())
+        common.run(*args[:-2], "--workers", 1, "-y", "-o", out)
+        self.assertTrue((self.got(out) == self.got(ref)).all())
+        common.run(*args[:-4], "-y", "-o", out)
+        self.assertFalse((self.got(out) == self.got(ref)).all())  # frames to come make a difference
+
+    def test_what_cannot_be_is_refused(self):
+        for more, says in ((["--look-ahead", 3], "give --smooth as well"),
+                           (["--look-ahead", 3, "--smooth", "--live"], "with --live no frame waits")):
+            p = common.run(*self.args(*more, "-o", self.tmp / "out.mkv"), check=False)
+            self.assertEqual(p.returncode, 2)
+            self.assertIn(says, p.stderr)
+        common.run(*self.args("--despeckle", LASTS, "--live", "-f", "null", "-o", "-"))  # of what was there before alone
 
 
 if __name__ == "__main__":

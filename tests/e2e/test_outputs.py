@@ -86,6 +86,16 @@ class Outputs(common.Case):
         self.assertEqual([o["frames"] for o in outputs], 5 * [25])
         self.assertEqual({o["error"] for o in outputs}, {None})
 
+    def test_segment_in_both_forms(self):
+        """Pictures and lines of one run are those of two."""
+        names = ["a.mkv", "a.jsonl", "[f=framemd5]a.md5"]
+        common.run("segment", self.clip, "--mode", "side-by-side", *(x for name in names for x in ("-o", name)), cwd=self.tmp)
+        lines = common.run("segment", "--mode", "json", self.clip, "-o", "-").stdout
+        sums = common.run("segment", "--mode", "side-by-side", self.clip, "-f", "framemd5", "-o", "-").stdout
+        self.assertEqual((self.tmp / "a.jsonl").read_text(), lines)
+        self.assertEqual((self.tmp / "a.md5").read_text(), sums)
+        self.assertEqual(count_frames(self.tmp / "a.mkv"), 25)
+
     def test_reader_goes(self):
         """The pipe's reader leaves after the first bytes: the file is whole, the exit status says that something failed."""
         out = self.tmp / "kept.mkv"

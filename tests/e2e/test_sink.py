@@ -668,7 +668,7 @@ class Rules(SinkCase):
                 (["-pix_fmt", "yuv420q", "out.mp4"], INVAL, "yuv420p"),
                 (["-pix_fmt", "bgra", "out.mp4"], INVAL, "yuv420p"),
                 (["-c:v", "prores_ks", "out.mp4"], UNSUPPORTED, "prores"), (["out.gif"], UNSUPPORTED, "GIF"),
-                (["out.mp3"], UNSUPPORTED, "video"), (["rtmp://example.org/x"], UNSUPPORTED, "network"),
+                (["out.mp3"], UNSUPPORTED, "video"), (["gopher://example.org/x"], UNSUPPORTED, "protocol"),
                 (["."], INVAL, "folder"), (["-threads", "-1", "out.mp4"], INVAL, "threads"),
                 (["-c:v", "hevc_nonsense_xyzzy_encoder", "out.mp4"], 9, "encoder"), (["-"], INVAL, "-f")):
             name = args[-1] if args[-1] == "-" or "://" in args[-1] else self.tmp / args[-1]

@@ -347,7 +347,7 @@ TEST(the_budget_bounds_all_streams)
     tachy_task *t = task_of(&a);
     int err = tachy_pipeline_open(&p, tachy_pipeline_params(.task = t, .input = info, .memory = (int64_t)frame,
                                                             .workers = 1, .log = &log));
-    CHECK_INT(err, TACHY_ERR_NOMEM);
+    CHECK_INT(err, TACHY_ERR_LIMIT);
     CHECK(!p);
     CHECK(n.warnings >= 1);
     test_task_free(t);

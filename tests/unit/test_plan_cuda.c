@@ -223,6 +223,34 @@ TEST(scale_by_channel)
     free(half);
 }
 
+// Group normalisation behind a convolution, and of a volume, which is instance normalisation with a group a channel.
+static void grouped(void)
+{
+    begin();
+    struct tachy_plan_attr two = {.norm = {2, 1e-3f}}, each = {.norm = {6, 1e-5f}};
+    struct tachy_value *x = conv(input(4, SHAPE(2, 3, 8, 7)), 6, 3, true), *in[] = {x, NUMBERS(6), NUMBERS(6)}, *y = like(x);
+    tachy_graph_node(g, NULL, TACHY_OP_GROUP_NORM, "n", &two, in, 3, y);
+    in[0] = make(TACHY_OP_RESHAPE, (struct tachy_plan_attr){0}, VALUE(2, 6, 2, 4, 7), unary(TACHY_PLAN_RELU, y), NULL, NULL);
+    in[1] = NUMBERS(6);
+    y = like(in[0]);
+    tachy_graph_node(g, NULL, TACHY_OP_GROUP_NORM, "n", &each, in, 3, y);
+    tachy_graph_add_output(g, y);
+}
+
+TEST(groups)
+{
+    float *want = expected(grouped), *single = on_gpu(grouped, TACHY_PLAN_FP32), *half = on_gpu(grouped, TACHY_PLAN_FP16);
+    CHECK(off(single, want, 2 * 6 * 8 * 7) < 5e-6);
+    CHECK(off(half, want, 2 * 6 * 8 * 7) < 3e-3);
+    free(want);
+    free(single);
+    free(half);
+    grouped();
+    for (const struct tachy_node *n = g->first; n; n = n->next)
+        CHECK(!tachy_plan_cuda.refuses(n));
+    tachy_graph_close(&g);
+}
+
 // What the passes of a GPU leave computes the same on a CPU, which does not round to float16.
 TEST(half_on_a_cpu)
 {
@@ -334,4 +362,4 @@ TEST(precision_by_error)
 }
 
 TEST_MAIN(TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite),
-          TEST_CASE(precision), TEST_CASE(scale_by_channel), TEST_CASE(half_on_a_cpu))
+          TEST_CASE(precision), TEST_CASE(scale_by_channel), TEST_CASE(groups), TEST_CASE(half_on_a_cpu))

@@ -103,6 +103,25 @@ TEST(masks_may_wait_further_ahead)
     CHECK_INT(as_mask.inputs_max, as_mask.depth);
 }
 
+// Nothing is done with what waits for a turn at the very beginning, so it is decoded less far ahead.
+TEST(a_turn_at_the_beginning_holds_few_pictures)
+{
+    for (int workers = 1; workers <= 64; workers *= 4) {
+        struct sched_stream s = plain(1280 * 720 * 3 / 2, 1280 * 720, workers);
+        struct sched_bounds later, first;
+        s.holds_input = true;
+        sched_bounds(&s, &later);
+        s.begins_in_turn = true;
+        sched_bounds(&s, &first);
+        CHECK_INT(first.depth, later.depth); // all workers have enough to do
+        CHECK(first.window == first.depth || first.window * s.in_bytes <= 40 * MIB);
+        CHECK(workers > 4 || first.window * 3 < later.window);
+        s.max_bytes = 160 * MIB; // what was asked for counts
+        sched_bounds(&s, &first);
+        CHECK_INT(first.window, later.window);
+    }
+}
+
 // Workers that empty a queue: each job is done once, none waits behind more than a moment's work of its neighbour.
 TEST(shares_are_fair)
 {
@@ -182,5 +201,6 @@ TEST(groups)
 }
 
 TEST_MAIN(TEST_CASE(groups), TEST_CASE(bounds_hold), TEST_CASE(depth_follows_the_budget),
+          TEST_CASE(a_turn_at_the_beginning_holds_few_pictures),
           TEST_CASE(frames_ahead_are_bounded), TEST_CASE(masks_may_wait_further_ahead), TEST_CASE(shares_are_fair),
           TEST_CASE(rests_become_as_long_as_a_group), TEST_CASE(the_gate_lets_groups_through))

@@ -480,6 +480,13 @@ TEST(public_models)
     own_card("deeplab_v3_1_default_1.onnx", deeplab, "15", "21");
 }
 
+TEST(paths_and_names)
+{
+    CHECK(tachy_model_is_path("net.onnx") && tachy_model_is_path("./net") && tachy_model_is_path("a/selfie"));
+    CHECK(!tachy_model_is_path("selfie") && !tachy_model_is_path("my.onnx.net") && !tachy_model_is_path(".onnx"));
+    CHECK(!tachy_model_is_path("") && !tachy_model_is_path(NULL));
+}
+
 int main(void)
 {
     static const struct test_case cases[] = {
@@ -489,6 +496,7 @@ int main(void)
         TEST_CASE(fetches_out_of_a_wheel), TEST_CASE(gets_a_wheel_with_pip),
         TEST_CASE(pulls_at_the_same_time), TEST_CASE(own_file_and_card),
         TEST_CASE(built_in_models),        TEST_CASE(public_models),
+        TEST_CASE(paths_and_names),
     };
     snprintf(folder, sizeof(folder), "/tmp/tachy-zoo-XXXXXX");
     setenv("TACHY_PYTHON", "/bin/false", 1); // no test asks the network

@@ -321,7 +321,8 @@ static const struct tachy_plan_pass *passes(const struct tachy_plan_params *p)
     {"levels", tachy_plan_levels}, {"common", tachy_plan_common}, {"focus", tachy_plan_focus},                     \
         {"heads", tachy_plan_heads}, {"pools", tachy_plan_pools}, {"shuffle", tachy_plan_shuffle},                 \
         {"moves", tachy_plan_moves}, {"activations", tachy_plan_activations}, {"gelu", tachy_plan_gelu},           \
-        {"prelu", tachy_plan_prelu}, {"affine", tachy_plan_affine}, {"pad", tachy_plan_pad},                       \
+        {"prelu", tachy_plan_prelu}, {"groups", cuda_groups}, {"affine", tachy_plan_affine},                      \
+        {"pad", tachy_plan_pad},                                                                                   \
         {"resize", tachy_plan_resize}, {"mean", tachy_plan_mean}, {"fuse", tachy_plan_fuse},                       \
         {"deconv", tachy_plan_deconv}, {"blocks", tachy_plan_shuffle}, {"scale", tachy_plan_scale_whole},            \
         {"dead", tachy_plan_dead}, {"layout", tachy_plan_layout}

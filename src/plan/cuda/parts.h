@@ -202,6 +202,7 @@ cuda_steps_fn cuda_steps_conv, cuda_steps_matmul, cuda_steps_elements, cuda_step
 // A copy of a value to where the graph's output `i` lies, where it could not lie there.
 int cuda_copy_output(struct cuda_build *b, const struct tachy_value *v, int i);
 const char *cuda_refuses(const struct tachy_node *n);
+tachy_plan_pass_fn cuda_groups; // group normalisation as layer normalisation (groups.c)
 
 // run.c
 // Puts step `s` on a stream by `way`: the driver's or the library's status, 0 for success.

@@ -87,6 +87,8 @@ const char *cuda_refuses(const struct tachy_node *n)
                    : NULL;
     case TACHY_OP_LAYER_NORM:
         return n->in[1]->data && (!cuda_input(n, 2) || n->in[2]->data) ? NULL : "a scale or shift that is not constant";
+    case TACHY_OP_GROUP_NORM:
+        return n->in[1]->data && n->in[2]->data ? NULL : "a scale or shift that is not constant";
     case TACHY_OP_POOL: return tachy_refuse_pool(n);
     case TACHY_OP_GATHER:
     case TACHY_OP_GATHER_EACH:
@@ -94,7 +96,6 @@ const char *cuda_refuses(const struct tachy_node *n)
     case TACHY_OP_SCATTER_EACH:
     case TACHY_OP_SCATTER_ND:
     case TACHY_OP_TOP:
-    case TACHY_OP_GROUP_NORM:
     case TACHY_OP_GRID_SAMPLE: return "an operator that plans of a GPU do not have yet";
     default: return NULL;
     }
