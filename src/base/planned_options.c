@@ -5,7 +5,7 @@
 
 #define NO_ANIMATE "there is no tachy animate yet"
 #define ALWAYS_ASYNC "reading, work and writing always run side by side"
-#define READ_ONCE "a run reads each frame once; decoding again is a tenth of a run, and a second of 720p would take 35 MB"
+#define READ_ONCE "a run reads each frame once; decoding again is a tenth of a run that encodes, and a second of 720p would take 35 MB"
 #define ANIMATE TACHY_VERB_TASK(15) // the task that is not there yet
 
 const struct tachy_option tachy_planned_options[] = {
