@@ -50,7 +50,11 @@ size_t check_first_set(const struct check *c)
     return c->quick && tachy_cpu_isa() != TACHY_ISA_C ? TACHY_ISA_C + 1 : TACHY_ISA_C;
 }
 
-int check_times(const struct check *c, int n) { return c->quick ? (n + 9) / 10 : n; }
+int check_times(const struct check *c, int n)
+{
+    int part = c->quick ? 10 : getenv("TACHY_SANITIZER") ? 3 : 1;
+    return (n + part - 1) / part;
+}
 
 void check_fill(struct check *c, void *dst, size_t bytes)
 {

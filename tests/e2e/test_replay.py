@@ -20,10 +20,6 @@ def save(folder, n, *args, source=SAMPLE):
     return json.loads((folder / "index.json").read_text())
 
 
-# Under sanitizers those are left out that run the same code for other figures.
-same_code = unittest.skipIf(common.SANITIZER, "other tests run the same code")
-
-
 class Replay(common.Case):
     @classmethod
     def setUpClass(cls):
@@ -39,7 +35,6 @@ class Replay(common.Case):
         self.assertEqual(len(p.stderr.strip().splitlines()), 1, p.stderr)
         return p.stderr
 
-    @same_code
     def test_arrays_are_what_others_compute(self):
         import onnxruntime as ort
         index = save(self.tmp / "s", 5, "--mode", "mask")
@@ -95,7 +90,6 @@ class Replay(common.Case):
                 p = run("replay", folder, "--stage", stage, "--golden", "--loop", 5)
                 self.assertIn("all 4 results have the same bits", p.stdout)
 
-    @same_code
     def test_a_difference_is_found_and_measured(self):
         index = save(self.tmp / "s", 3, "--mode", "mask")
         path = self.tmp / "s" / index["items"][1]["outputs"][0]
@@ -125,7 +119,6 @@ class Replay(common.Case):
         # Without --golden nothing is compared.
         self.assertIsNone(self.replay()["golden"])
 
-    @same_code
     def test_another_engine_on_the_same_input(self):
         save(self.tmp / "s", 2, "--mode", "mask")
         r = self.replay("--golden", "--engine-threads", 2, "--tolerance", 1e-4)
@@ -135,7 +128,6 @@ class Replay(common.Case):
         self.assertEqual(p.returncode, 1, p.stdout + p.stderr)  # it writes zeros
         self.assertIn("differs", p.stdout)
 
-    @same_code
     def test_saving_changes_nothing(self):
         one = run("segment", "--mode", "mask", "-f", "framemd5", SAMPLE, "-").stdout
         two = run("segment", "--mode", "mask", f"--save-stage={self.tmp / 's'}", "--workers", 3, "-f", "framemd5",

@@ -74,6 +74,7 @@ class Robust(Case):
                 v = ffprobe(out)["streams"][0]
                 self.assertEqual(f'{v["width"]}x{v["height"]}', size)
 
+    @unittest.skipIf(SANITIZER, "many times as slow; sizes have their own test")
     def test_8k(self):
         path = self.clip("8k.mp4", "-c:v", "libx264", "-preset", "ultrafast", size="7680x4320", seconds=0.1)
         run("segment", path, "--mode", "mask", "-f", "null", "-")

@@ -15,7 +15,7 @@ enum { SEVEN = 7, NEVER = -1 };
 static struct {
     int frames, ahead[2]; // of the two stages; 0: it is an ordered one like others
     int anew_at, fail_at; // frames
-    int wrong, turns[2];
+    int wrong[2], turns[2]; // of the two stages, which run side by side
 } now;
 
 // What a frame's stages have left in it.
@@ -50,12 +50,12 @@ static void look(struct tachy_stage *st, void *worker, void *state, const struct
     int which = st->index - 1;
     struct own *own = tachy_stage_item(st->task->stage[0], pieces[0].item);
     int64_t id = pieces[0].item->result.frame_id;
-    now.wrong += id != now.turns[which]++;
-    now.wrong += n != 1 + TACHY_MIN(now.ahead[which], left_after(id));
+    now.wrong[which] += id != now.turns[which]++;
+    now.wrong[which] += n != 1 + TACHY_MIN(now.ahead[which], left_after(id));
     for (int i = 0; i < n; i++) {
         const struct own *seen = tachy_stage_item(st->task->stage[0], pieces[i].item);
-        now.wrong += seen->seven != SEVEN * (id + i) + 1;
-        now.wrong += which ? i > 0 && seen->sum == 0 : seen->sum != 0;
+        now.wrong[which] += seen->seven != SEVEN * (id + i) + 1;
+        now.wrong[which] += which ? i > 0 && seen->sum == 0 : seen->sum != 0;
         own->sum += which ? 0 : seen->seven;
     }
 }
@@ -103,7 +103,8 @@ static int run(int frames, int first, int second, int anew_at, int fail_at, int 
     now.ahead[1] = second;
     now.anew_at = anew_at;
     now.fail_at = fail_at;
-    now.turns[0] = now.turns[1] = now.wrong = 0;
+    memset(now.wrong, 0, sizeof(now.wrong));
+    memset(now.turns, 0, sizeof(now.turns));
     CHECK_INT(tachy_stage_add(&task, &fills, NULL), TACHY_OK);
     CHECK_INT(tachy_stage_add(&task, &firsts, NULL), TACHY_OK);
     CHECK_INT(tachy_stage_add(&task, &seconds, NULL), TACHY_OK);
@@ -117,7 +118,7 @@ static int run(int frames, int first, int second, int anew_at, int fail_at, int 
     CHECK_INT(end, fail_at == NEVER ? TACHY_ERR_EOF : TACHY_ERR_EXTERNAL);
     pthread_join(thread, NULL);
     tachy_pipeline_close(&p);
-    CHECK_INT(now.wrong, 0);
+    CHECK_INT(now.wrong[0] + now.wrong[1], 0);
     CHECK_INT(now.turns[1], n);
     tachy_stages_close(&task);
     return n;
