@@ -1,5 +1,5 @@
-// What an ordered stage before the model costs: the task mask with a stage in front that takes the frames in their order
-// and does nothing.
+// Measures the cost of an ordered stage before the model: the task mask with a first stage that takes frames in order and
+// does nothing.
 //
 //   build/bench/ordered [--device] [--rounds N] CLIP [SETTING=VALUE]...
 //

@@ -41,7 +41,7 @@ static int burst(struct bench_row *r, double ms, double *median)
     return err;
 }
 
-// The same on a GPU, by the mean of runs in a row.
+// The same on a GPU: the mean of consecutive runs.
 static int burst_there(struct bench_row *r, double ms, double *mean)
 {
     double one = 0;
@@ -252,7 +252,7 @@ static void add_up(const struct bench *b, struct bench_row *r, const json_t *pla
         fmax(json_number_value(json_array_get(layer, 0)) / b->peak, json_number_value(json_array_get(layer, 1)) / bandwidth);
 }
 
-// What a run takes by its definition; not known where tachy does not run all of it.
+// Finds the multiply-adds and the least time of a run; they stay unknown if tachy does not run the whole model.
 static void find_cost(const struct bench *b, struct bench_row *r)
 {
     char *json = NULL;

@@ -16,7 +16,7 @@ static double share(const struct bench *b, const struct bench_row *r)
     return r->work > 0 && b->peak > 0 && !b->cuda ? r->work / (r->median / 1e3) / (b->peak * r->threads) : NAN;
 }
 
-// Of the time that the layers take at least, if each is bound by arithmetic or by memory.
+// The least time of the layers, each bound by arithmetic or by memory, as a share of the time measured.
 static double roof(const struct bench *b, const struct bench_row *r)
 {
     return b->cuda ? NAN : r->least_s / r->threads / (r->median / 1e3);

@@ -64,7 +64,7 @@ TACHY_API int tachy_sink_open_sized(size_t p_size, tachy_sink **out, const struc
 TACHY_API int tachy_sink_open_several_sized(size_t p_size, tachy_sink **out, const struct tachy_sink_params *p, int nb);
 #define tachy_sink_open_several(...) tachy_sink_open_several_sized(sizeof(struct tachy_sink_params), __VA_ARGS__)
 
-// What an output was given and wrote.
+// Counts of one output.
 struct tachy_output_stats {
     char name[128]; // of the file or address, cut if it is longer
     int64_t frames; // written

@@ -64,7 +64,7 @@ struct tachy_ep_layer {
     double error;     // L2 norm of the difference, divided by the L2 norm of the float64 output
 };
 
-// What a layer cannot do without; the bytes are those of its operands and its result.
+// The least that a layer costs; its bytes are those of its operands and its result, each counted once.
 struct tachy_ep_cost {
     int64_t multiply_adds, bytes;
 };

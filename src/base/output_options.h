@@ -18,6 +18,6 @@ int tachy_output_check_options(const char *text, const struct tachy_log *log);
 
 enum { TACHY_OUTPUT_VALUE = 512 }; // bytes of a value, at most
 
-// What the outputs hold: bits 1 << enum tachy_text_format, of which TACHY_TEXT_NONE stands for pictures. Settings that name
-// no output: by output.format.
+// The kinds of content that the outputs take: bits 1 << enum tachy_text_format; TACHY_TEXT_NONE stands for pictures. If the
+// settings name no output, output.format decides.
 unsigned tachy_output_kinds(const tachy_settings *s);

@@ -241,7 +241,7 @@ static int open_sink(const tachy_job *j, struct job_work *w)
     return tachy_sink_open_several(&w->sink, p, n);
 }
 
-// A derived name, behind the options that were given with the folder.
+// A derived name, after the options that were given with the folder.
 static int name_output(tachy_job *j, const struct job_work *w)
 {
     static const char row[] = "output.file";

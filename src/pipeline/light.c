@@ -136,7 +136,7 @@ static int run_stages(struct light_lane *l, int from, int end, int first, int n)
     for (int i = 0; i < n; i++) {
         int end_err = tachy_task_sync(p.task, items[i]);
         err[i] = err[i] < 0 ? err[i] : end_err;
-        items[i]->nobody = false; // what a frame costs that shows somebody
+        items[i]->nobody = false; // the cost of a frame that shows somebody is measured
     }
     for (int i = 0; i < n; i++)
         if (err[i] < 0)

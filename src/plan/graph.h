@@ -353,7 +353,7 @@ double tachy_constant_at(const struct tachy_value *v, int64_t i);
 // One line a node: `%7 conv/Relu f32[1x16x128x128] = Conv(%3, weights[16x3x3x3]) stride 2 relu`.
 // Free with tachy_free(); NULL when out of memory.
 char *tachy_graph_print(const struct tachy_graph *g);
-// What a node cannot do without: multiply-adds, and bytes of its operands and its result, each read or written once.
+// The least that a node costs: its multiply-adds, and the bytes of its operands and its result, each read or written once.
 // Nodes that only move elements need neither.
 struct tachy_layer_cost {
     int64_t multiply_adds, bytes;

@@ -112,7 +112,7 @@ static void pick_each(struct plan_gather *g, const struct lattice *x, const ptrd
     }
 }
 
-// A line of indices picks behind the first `batch` dimensions.
+// A line of indices picks from the dimensions after the first `batch` ones.
 static void pick_lines(struct plan_gather *g, const struct lattice *x, const struct lattice *index, const struct lattice *y,
                        int batch)
 {
