@@ -74,6 +74,51 @@ static void print_resize(FILE *f, const struct tachy_plan_attr *a)
     fprintf(f, " %s %s scale %g,%g", modes[a->resize.mode], coords[a->resize.coords], (double)a->resize.scale[0], (double)a->resize.scale[1]);
 }
 
+// Of what follows indices, finds them, or samples at places that are computed.
+static void print_index(FILE *f, const struct tachy_node *n)
+{
+    static const char *const scatters[] = {"set", "add", "mul", "max", "min"}, *const modes[] = {"nearest", "linear", "cubic"};
+    static const char *const outside[] = {"zeros", "border", "reflection"};
+    const struct tachy_plan_attr *a = &n->attr;
+    switch (n->op) {
+    case TACHY_OP_GATHER_ND: fprintf(f, " batches %d", a->axis); break;
+    case TACHY_OP_SCATTER_EACH: fprintf(f, " axis %d", a->scatter.axis); // fall through
+    case TACHY_OP_SCATTER_ND: fprintf(f, " %s", scatters[a->scatter.how]); break;
+    case TACHY_OP_TOP:
+    case TACHY_OP_ARG:
+        fprintf(f, " %s%s axis %d", a->arg.last ? "last " : "", a->arg.min ? "min" : "max", a->arg.axis);
+        break;
+    case TACHY_OP_GRID_SAMPLE:
+        fprintf(f, " %s %s%s", modes[a->grid.mode], outside[a->grid.outside], a->grid.align_corners ? " align-corners" : "");
+        break;
+    default: break;
+    }
+}
+
+static void print_pool(FILE *f, const struct tachy_plan_attr *a)
+{
+    fputs(a->pool.average ? " average" : " max", f);
+    print_list(f, "kernel", a->pool.kernel, 2, 1);
+    print_list(f, "stride", a->pool.stride, 2, 1);
+    print_list(f, "pad", a->pool.pad, 4, 0);
+}
+
+static void print_reduce(FILE *f, const struct tachy_plan_attr *a, int rank)
+{
+    static const char *const hows[] = {"mean", "sum", "max",        "min",     "prod",
+                                       "l1",   "l2",  "sum-square", "log-sum", "log-sum-exp"};
+    fprintf(f, " %s", hows[a->reduce.how]);
+    for (int i = 0; i < rank; i++)
+        if (a->reduce.axis[i])
+            fprintf(f, " %d", i);
+}
+
+static void print_pair(FILE *f, const char *first, const int64_t *a, const char *second, const int64_t *b, int rank)
+{
+    print_longs(f, first, a, rank);
+    print_longs(f, second, b, rank);
+}
+
 static void print_attr(FILE *f, const struct tachy_node *n)
 {
     const struct tachy_plan_attr *a = &n->attr;
@@ -82,59 +127,23 @@ static void print_attr(FILE *f, const struct tachy_node *n)
     case TACHY_OP_CONV:
     case TACHY_OP_DECONV: print_conv(f, a); break;
     case TACHY_OP_BINARY: fprintf(f, " %s", tachy_plan_binary_name(a->binary)); break;
-    case TACHY_OP_GATHER_ND: fprintf(f, " batches %d", a->axis); break;
-    case TACHY_OP_SCATTER_EACH: fprintf(f, " axis %d", a->scatter.axis); // fall through
-    case TACHY_OP_SCATTER_ND:
-        fprintf(f, " %s", (const char *const[]){"set", "add", "mul", "max", "min"}[a->scatter.how]);
-        break;
-    case TACHY_OP_TOP:
-    case TACHY_OP_ARG:
-        fprintf(f, " %s%s axis %d", a->arg.last ? "last " : "", a->arg.min ? "min" : "max", a->arg.axis);
-        break;
     case TACHY_OP_GROUP_NORM: fprintf(f, " groups %d", a->norm.groups); // fall through
     case TACHY_OP_LAYER_NORM: fprintf(f, " epsilon %g", (double)a->norm.epsilon); break;
-    case TACHY_OP_GRID_SAMPLE:
-        fprintf(f, " %s %s%s", (const char *const[]){"nearest", "linear", "cubic"}[a->grid.mode],
-                (const char *const[]){"zeros", "border", "reflection"}[a->grid.outside],
-                a->grid.align_corners ? " align-corners" : "");
-        break;
     case TACHY_OP_GATHER:
     case TACHY_OP_GATHER_EACH:
     case TACHY_OP_CONCAT:
     case TACHY_OP_SOFTMAX: fprintf(f, " axis %d%s", a->axis, a->log ? " log" : ""); break;
     case TACHY_OP_TRANSPOSE: print_list(f, "perm", a->perm, rank, -1); break;
-    case TACHY_OP_SLICE:
-        print_longs(f, "start", a->slice.start, rank);
-        print_longs(f, "step", a->slice.step, rank);
-        break;
-    case TACHY_OP_PAD:
-        print_longs(f, "before", a->pad.before, rank);
-        print_longs(f, "after", a->pad.after, rank);
-        break;
-    case TACHY_OP_POOL:
-        fputs(a->pool.average ? " average" : " max", f);
-        print_list(f, "kernel", a->pool.kernel, 2, 1);
-        print_list(f, "stride", a->pool.stride, 2, 1);
-        print_list(f, "pad", a->pool.pad, 4, 0);
-        break;
+    case TACHY_OP_SLICE: print_pair(f, "start", a->slice.start, "step", a->slice.step, rank); break;
+    case TACHY_OP_PAD: print_pair(f, "before", a->pad.before, "after", a->pad.after, rank); break;
+    case TACHY_OP_POOL: print_pool(f, a); break;
     case TACHY_OP_RESIZE: print_resize(f, a); break;
-    case TACHY_OP_REDUCE:
-        fprintf(f, " %s", (const char *const[]){"mean", "sum", "max", "min", "prod", "l1", "l2", "sum-square",
-                                             "log-sum", "log-sum-exp"}[a->reduce.how]);
-        for (int i = 0; i < rank; i++)
-            if (a->reduce.axis[i])
-                fprintf(f, " %d", i);
-        break;
-    case TACHY_OP_MATMUL:
-        fputs(a->matmul.trans_a ? " trans-a" : "", f);
-        fputs(a->matmul.trans_b ? " trans-b" : "", f);
-        break;
-    default: break;
+    case TACHY_OP_REDUCE: print_reduce(f, a, rank); break;
+    case TACHY_OP_MATMUL: fprintf(f, "%s%s", a->matmul.trans_a ? " trans-a" : "", a->matmul.trans_b ? " trans-b" : ""); break;
+    default: print_index(f, n); break;
     }
-    if (a->act_before_add)
-        fputs(" act-before-add", f);
-    if (a->row_sums)
-        fputs(" row-sums", f);
+    fputs(a->act_before_add ? " act-before-add" : "", f);
+    fputs(a->row_sums ? " row-sums" : "", f);
     print_act(f, &a->act);
 }
 

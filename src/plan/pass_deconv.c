@@ -1,5 +1,5 @@
 #include "base/base.h"
-#include "plan/pass.h"
+#include "plan/pass_parts.h"
 
 // Transposed convolutions as convolutions that give the pixels of each stride x stride block as channels, which then
 // move to their places. An output pixel q * stride + i gets tap t = d * stride + i + pad of input pixel q - d: so phase
@@ -114,9 +114,7 @@ static int rewrite(struct tachy_graph *g, struct tachy_node *n)
         v = add(g, n, TACHY_OP_SLICE, &cut, v, 4, y->shape);
     if (!v)
         return TACHY_ERR_NOMEM;
-    v->name = v->name ? v->name : y->name;
-    tachy_graph_replace(g, n->out, v);
-    tachy_graph_remove(g, n);
+    pass_rewritten(g, n, v);
     return TACHY_OK;
 }
 

@@ -45,6 +45,8 @@ static bool grows(const struct tachy_node *n)
     case TACHY_OP_REDUCE: return how != TACHY_PLAN_MEAN && how != TACHY_PLAN_RMAX && how != TACHY_PLAN_RMIN;
     case TACHY_OP_UNARY: return n->attr.act.act == TACHY_PLAN_EXP || n->attr.act.act == TACHY_PLAN_RECIPROCAL;
     case TACHY_OP_BINARY: return n->attr.binary == TACHY_PLAN_POW || n->attr.binary == TACHY_PLAN_DIV;
+    case TACHY_OP_SCATTER_EACH:
+    case TACHY_OP_SCATTER_ND: return n->attr.scatter.how == TACHY_PLAN_SCATTER_ADD || n->attr.scatter.how == TACHY_PLAN_SCATTER_MUL;
     case TACHY_OP_RESHAPE: return n->in[0]->dtype != TACHY_F32 && n->in[0]->dtype != TACHY_F16; // whole numbers
     default: return false;
     }

@@ -18,6 +18,14 @@ static inline bool pass_is_output(const struct tachy_graph *g, const struct tach
     return false;
 }
 
+// The end of a rewrite: `to`, another node's value, takes the place and the name of what `n` made, and `n` goes.
+static inline void pass_rewritten(struct tachy_graph *g, struct tachy_node *n, struct tachy_value *to)
+{
+    to->name = to->name ? to->name : n->out->name;
+    tachy_graph_replace(g, n->out, to);
+    tachy_graph_remove(g, n);
+}
+
 // What makes `v`, if `n` alone uses it.
 static inline struct tachy_node *pass_maker(const struct tachy_value *v, const struct tachy_node *n)
 {

@@ -183,7 +183,7 @@ static inline double host_unary(const struct tachy_nn_step *s, double x)
     case TACHY_NN_IS_INF: return isinf(x) && (x < 0 ? a > 0 : b > 0);
     case TACHY_NN_QUANTIZE: return fmin(fmax(rint(x) + a, b), b + 255);
     case TACHY_NN_SIGN: return x > 0 ? 1 : x < 0 ? -1 : x;
-    case TACHY_NN_TRUNC: return trunc(x);
+    case TACHY_NN_TRUNC: return x != x ? a : fmin(fmax(trunc(x), a), b);
     case TACHY_NN_TRUTH: return !(x >= 0 && x <= 0);
     case TACHY_NN_NOT: return x >= 0 && x <= 0;
     default: return NAN;
@@ -416,6 +416,63 @@ static int host_squeeze(const struct tachy_nn_squeeze *a, cuda_stream stream)
     return 0;
 }
 
+// Where index `i` of a gather or scatter points to.
+static inline int64_t host_place(const struct tachy_nn_index *a, int64_t i)
+{
+    int64_t place = host_at(a->shape, &a->table, i), from = host_at(a->shape, &a->index, i);
+    for (int d = 0; d < a->deep; d++) {
+        int64_t k = (int64_t)host_load(a->index.data, a->index.dtype, from + d * a->next);
+        k += k < 0 ? a->size[d] : 0;
+        place += (k < 0 ? 0 : k < a->size[d] ? k : a->size[d] - 1) * a->step[d];
+    }
+    return place;
+}
+
+static int host_gather(const struct tachy_nn_index *a, cuda_stream stream)
+{
+    for (int64_t i = 0; i < host_count(a->shape); i++)
+        host_store(a->list.data, a->list.dtype, host_at(a->shape, &a->list, i),
+                   host_load(a->table.data, a->table.dtype, host_place(a, i)));
+    return 0;
+}
+
+static int host_scatter(const struct tachy_nn_index *a, cuda_stream stream)
+{
+    for (int64_t i = 0; i < host_count(a->shape); i++) {
+        int64_t to = host_place(a, i);
+        double y = host_load(a->table.data, a->table.dtype, to);
+        double v = host_load(a->list.data, a->list.dtype, host_at(a->shape, &a->list, i));
+        switch (a->how) {
+        case TACHY_NN_SCATTER_SET: break;
+        case TACHY_NN_SCATTER_ADD: v = y + v; break;
+        case TACHY_NN_SCATTER_MUL: v = y * v; break;
+        case TACHY_NN_SCATTER_MAX: v = y != y || y > v ? y : v; break;
+        case TACHY_NN_SCATTER_MIN: v = y != y || y < v ? y : v; break;
+        }
+        host_store(a->table.data, a->table.dtype, to, v);
+    }
+    return 0;
+}
+
+static int host_top(const struct tachy_nn_top *a, cuda_stream stream)
+{
+    for (int64_t line = 0; line < a->outer * a->inner; line++) {
+        int64_t in = line / a->inner * a->in_outer + line % a->inner * a->in_inner;
+        int64_t out = line / a->inner * a->out_outer + line % a->inner * a->out_inner;
+        for (int64_t i = 0; i < a->n; i++) {
+            double v = (a->min ? -1 : 1) * host_load(a->in, a->dtype, in + i * a->in_step);
+            int64_t before = 0;
+            for (int64_t j = 0; j < a->n; j++) {
+                double u = (a->min ? -1 : 1) * host_load(a->in, a->dtype, in + j * a->in_step);
+                before += v != v ? u >= u || j < i : u > v || (u >= v && j < i);
+            }
+            if (before < a->k)
+                host_store(a->out, TACHY_I64, out + before * a->out_step, (double)i);
+        }
+    }
+    return 0;
+}
+
 static int host_transpose(const struct tachy_nn_transpose *a, cuda_stream stream)
 {
     for (int b = 0; b < a->batch; b++)
@@ -428,7 +485,8 @@ static int host_transpose(const struct tachy_nn_transpose *a, cuda_stream stream
 
 static const struct tachy_nn_kernels host_kernels = {
     .arg = host_arg, .conv = host_conv, .conv_depthwise = host_conv_depthwise, .conv_stem = host_conv_stem, .conv_tma = host_conv_tma, .fill = host_fill,
-    .interpolate = host_interpolate, .layer_norm = host_layer_norm, .pointwise = host_pointwise, .pool = host_pool,
-    .reduce = host_reduce, .softmax = host_softmax, .squeeze = host_squeeze, .transpose = host_transpose,
+    .gather = host_gather, .interpolate = host_interpolate, .layer_norm = host_layer_norm, .pointwise = host_pointwise, .pool = host_pool,
+    .reduce = host_reduce, .softmax = host_softmax, .scatter = host_scatter, .squeeze = host_squeeze,
+    .top = host_top, .transpose = host_transpose,
     .depthwise_parts = host_depthwise_parts,
 };

@@ -1,8 +1,10 @@
 #include "graph_build.h"
+#include "nn_host.h"
 #include "plan/f64.h"
 
 // Operators beside convolutions: what a plan makes of them against float64, on a plain picture and
-// behind a convolution (channels last), by one thread and by three; their types; what is refused.
+// behind a convolution (channels last), by one thread and by three; the same on a GPU, over the fake driver with the kernels
+// as plain loops; their types; what is refused.
 
 // Operators may be given channels last.
 static struct tachy_value *x;
@@ -317,8 +319,40 @@ static double error_of(const struct tachy_value *v, const void *got, const doubl
     return error == 0 ? 0 : sqrt(error / norm);
 }
 
+static bool refused_on_gpu(void)
+{
+    for (const struct tachy_node *n = g->first; n; n = n->next)
+        if (tachy_plan_cuda.refuses(n))
+            return true;
+    return false;
+}
+
+// The graph as a plan of a GPU, before any pass. float16 only has to run.
+static void on_gpu(struct tachy_value *(*build)(void), bool last, const float *in, const double *want, double limit)
+{
+    for (int half = 0; half < 2; half++) {
+        const struct tachy_plan_params params = {.precision = half ? TACHY_PLAN_FP16 : TACHY_PLAN_FP32, .kernels = &host_kernels};
+        struct tachy_plan *p = NULL;
+        begin();
+        tachy_graph_add_output(g, behind(last, build));
+        const struct tachy_value *y = g->out[0];
+        void *got = calloc((size_t)tachy_value_elements(y), tachy_dtype_size(y->dtype));
+        CHECK(!refused_on_gpu());
+        CHECK_INT(tachy_plan_run_passes(g, tachy_plan_cuda.passes(&params), NULL), TACHY_OK);
+        CHECK_INT(tachy_plan_cuda.open(&p, g, &params), TACHY_OK);
+        for (int i = 0; i < 2 && p; i++) // the second run finds the first one's arena
+            CHECK_INT(tachy_plan_cuda.run(p, (const void *const[]){in}, (void *const[]){got}, NULL), TACHY_OK);
+        CHECK(half || error_of(g->out[0], got, want) <= (g->out[0]->dtype == TACHY_F32 ? limit : 0));
+        tachy_plan_close(&p);
+        free(got);
+        tachy_graph_close(&g);
+    }
+}
+
+// Which of the two runs a graph.
+enum where { BOTH, CPU_ALONE };
 // `limit`: of the L2 norm of the difference over that of the result; whole numbers are exact.
-static void checked(struct tachy_value *(*build)(void), double limit)
+static void checked_on(enum where where, struct tachy_value *(*build)(void), double limit)
 {
     for (int last = 0; last < 2; last++) {
         struct tachy_f64 *f = NULL;
@@ -342,21 +376,34 @@ static void checked(struct tachy_value *(*build)(void), double limit)
             CHECK(!memcmp(got, again, size));
         }
         CHECK(error_of(g->out[0], got, want) <= (g->out[0]->dtype == TACHY_F32 ? limit : 0));
+        tachy_graph_close(&g);
+        if (where == BOTH)
+            on_gpu(build, last, in, want, limit);
         free(want);
         free(got);
         free(again);
-        tachy_graph_close(&g);
     }
+}
+
+static void checked(struct tachy_value *(*build)(void), double limit) { checked_on(BOTH, build, limit); }
+// A GPU leaves it to ONNX Runtime.
+static void checked_on_cpu(struct tachy_value *(*build)(void), double limit)
+{
+    begin();
+    tachy_graph_add_output(g, behind(false, build));
+    CHECK(refused_on_gpu());
+    tachy_graph_close(&g);
+    checked_on(CPU_ALONE, build, limit);
 }
 
 TEST(elements)
 {
-    checked(spread, 0);
-    checked(logic, 0);
-    checked(select_of, 2e-6);
-    checked(functions, 2e-6);
-    checked(reduced, 2e-6);
-    checked(eight, 2e-6);
+    checked_on(CPU_ALONE, spread, 0);
+    checked_on(CPU_ALONE, logic, 0);
+    checked_on(CPU_ALONE, select_of, 2e-6);
+    checked_on(CPU_ALONE, functions, 2e-6);
+    checked_on(CPU_ALONE, reduced, 2e-6);
+    checked_on(CPU_ALONE, eight, 2e-6);
 }
 
 TEST(indices)
@@ -385,20 +432,20 @@ TEST(indices)
 TEST(products)
 {
     checked(product, 2e-6);
-    checked(product_spread, 2e-6);
-    checked(weights_computed, 2e-6);
+    checked_on_cpu(product_spread, 2e-6);
+    checked_on_cpu(weights_computed, 2e-6);
 }
 
 TEST(norms_and_samples)
 {
     checked(layer_norm, 4e-6); // a mean is taken away
     checked(group_norm, 4e-6);
-    checked(cubic, 2e-6);
+    checked_on_cpu(cubic, 2e-6);
     for (int i = 0; i < 18; i++) {
         form = (struct grid){(enum tachy_plan_resize)(i % 3), (enum tachy_plan_outside)(i / 3 % 3), i >= 9};
-        checked(grid, 1e-5); // positions are rounded to float32
+        checked_on_cpu(grid, 1e-5); // positions are rounded to float32
         if (form.mode != TACHY_PLAN_CUBIC)
-            checked(volume, 1e-5);
+            checked_on_cpu(volume, 1e-5);
     }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include "cuda/nn/conv.h"
+#include "cuda/nn/index.h"
 #include "cuda/nn/interpolate.h"
 #include "cuda/nn/pointwise.h"
 #include "cuda/nn/pool.h"

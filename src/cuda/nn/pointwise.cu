@@ -94,7 +94,7 @@ __device__ __noinline__ static float unary(int what, float a, float b, float x)
     case TACHY_NN_IS_INF: return (a != 0 && x == -INFINITY) || (b != 0 && x == INFINITY);
     case TACHY_NN_QUANTIZE: return fminf(fmaxf(rintf(x) + a, b), b + 255);
     case TACHY_NN_SIGN: return x > 0 ? 1 : x < 0 ? -1 : x;
-    case TACHY_NN_TRUNC: return truncf(x);
+    case TACHY_NN_TRUNC: return x != x ? a : clip(truncf(x), a, b);
     case TACHY_NN_TRUTH: return x != 0;
     case TACHY_NN_NOT: return x == 0;
     default: return x;

@@ -45,7 +45,7 @@ enum tachy_nn_unary {
     TACHY_NN_IS_INF,    // a: also the negative one, b: also the positive one
     TACHY_NN_QUANTIZE,  // halves to the even neighbour, plus a, within b to b + 255
     TACHY_NN_SIGN,
-    TACHY_NN_TRUNC,
+    TACHY_NN_TRUNC, // within a to b; NaN: a
     TACHY_NN_TRUTH, // x != 0
     TACHY_NN_NOT,   // x == 0
     TACHY_NN_UNARIES

@@ -126,7 +126,10 @@ static cuda_steps_fn *const steps_of[TACHY_OP_COUNT] = {
     [TACHY_OP_EXPAND] = cuda_steps_copy,       [TACHY_OP_RESIZE] = cuda_steps_resize,
     [TACHY_OP_POOL] = cuda_steps_pool,         [TACHY_OP_REDUCE] = cuda_steps_reduce,
     [TACHY_OP_SOFTMAX] = cuda_steps_softmax,   [TACHY_OP_ARG] = cuda_steps_arg,
-    [TACHY_OP_LAYER_NORM] = cuda_steps_layer_norm,
+    [TACHY_OP_LAYER_NORM] = cuda_steps_layer_norm, [TACHY_OP_GATHER] = cuda_steps_gather,
+    [TACHY_OP_GATHER_EACH] = cuda_steps_gather, [TACHY_OP_GATHER_ND] = cuda_steps_gather,
+    [TACHY_OP_SCATTER_EACH] = cuda_steps_scatter, [TACHY_OP_SCATTER_ND] = cuda_steps_scatter,
+    [TACHY_OP_TOP] = cuda_steps_top,
 };
 
 static int label(struct cuda_plan *p, int from, enum tachy_plan_op op, const char *name, const struct tachy_value *out)

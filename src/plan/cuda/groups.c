@@ -1,5 +1,6 @@
 #include "base/base.h"
 #include "plan/cuda/parts.h"
+#include "plan/pass_parts.h"
 
 // Group and instance normalisation as a layer normalisation of each group's elements, which lie side by side in ONNX's
 // order, times a scale and plus a shift of each channel, which the pass `affine` may give to a convolution.
@@ -47,9 +48,7 @@ static int rewrite(struct tachy_graph *g, struct tachy_node *n)
     v = by_channel(g, n, TACHY_PLAN_ADD, v, n->in[2]);
     if (!v)
         return TACHY_ERR_NOMEM;
-    v->name = v->name ? v->name : y->name;
-    tachy_graph_replace(g, n->out, v);
-    tachy_graph_remove(g, n);
+    pass_rewritten(g, n, v);
     return TACHY_OK;
 }
 

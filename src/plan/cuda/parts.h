@@ -27,6 +27,9 @@ enum cuda_kind {
     CUDA_LAYER_NORM,
     CUDA_TRANSPOSE,
     CUDA_SQUEEZE,
+    CUDA_GATHER,
+    CUDA_SCATTER,
+    CUDA_TOP,
     CUDA_KINDS
 };
 
@@ -58,6 +61,8 @@ union cuda_args {
     struct tachy_nn_layer_norm layer_norm;
     struct tachy_nn_transpose transpose;
     struct tachy_nn_squeeze squeeze;
+    struct tachy_nn_index index;
+    struct tachy_nn_top top;
 };
 
 struct cuda_step {
@@ -198,7 +203,17 @@ cuda_address cuda_conv_weights(struct cuda_build *b, const struct tachy_node *n,
 // Steps of a node. TACHY_ERR_UNSUPPORTED: a form that only shows here.
 typedef int cuda_steps_fn(struct cuda_build *b, const struct tachy_node *n);
 cuda_steps_fn cuda_steps_conv, cuda_steps_matmul, cuda_steps_elements, cuda_steps_copy, cuda_steps_concat, cuda_steps_pad,
-    cuda_steps_pool, cuda_steps_resize, cuda_steps_reduce, cuda_steps_arg, cuda_steps_softmax, cuda_steps_layer_norm;
+    cuda_steps_pool, cuda_steps_resize, cuda_steps_reduce, cuda_steps_arg, cuda_steps_softmax, cuda_steps_layer_norm, cuda_steps_gather,
+    cuda_steps_scatter, cuda_steps_top;
+// A dense tensor as [outer][n][inner], the marked axes being the n. False: they do not lie side by side.
+struct cuda_axes {
+    int64_t outer, n, inner;
+};
+bool cuda_find_axes(const struct tachy_value *v, const bool *axis, struct cuda_axes *a);
+// Where it lies, if as its layout says and without gaps; a computed value.
+bool cuda_dense(const struct cuda_build *b, const struct tachy_value *v, cuda_address *at);
+// Whether the elements of both lie in the same order.
+bool cuda_same_order(const struct tachy_value *a, const struct tachy_value *b);
 // A copy of a value to where the graph's output `i` lies, where it could not lie there.
 int cuda_copy_output(struct cuda_build *b, const struct tachy_value *v, int i);
 const char *cuda_refuses(const struct tachy_node *n);

@@ -65,6 +65,22 @@ static const char *refuse_axes(const struct tachy_node *n)
     return torn ? "axes that do not lie side by side" : NULL;
 }
 
+// Kernels along an axis read floats.
+static const char *refuse_whole(const struct tachy_value *v)
+{
+    return v->dtype == TACHY_F32 ? NULL : "whole numbers along an axis";
+}
+
+// Dimensions of what is gathered or written and of its indices, which kernels walk through together.
+static const char *refuse_picking(const struct tachy_node *n)
+{
+    bool scatters = n->op == TACHY_OP_SCATTER_EACH || n->op == TACHY_OP_SCATTER_ND;
+    const struct tachy_value *list = scatters ? n->in[2] : n->out, *index = n->in[1];
+    if (index->dtype != TACHY_I64 && index->dtype != TACHY_I32 && index->dtype != TACHY_U8 && index->dtype != TACHY_I8)
+        return "indices that are no whole numbers";
+    return list->rank > TACHY_NN_RANK || n->in[0]->rank > TACHY_NN_RANK ? "more than six dimensions of an operator with indices" : NULL;
+}
+
 const char *cuda_refuses(const struct tachy_node *n)
 {
     const char *why = refuse_value(n->out);
@@ -78,7 +94,9 @@ const char *cuda_refuses(const struct tachy_node *n)
     case TACHY_OP_DECONV: return refuse_deconv(n);
     case TACHY_OP_MATMUL: return refuse_matmul(n);
     case TACHY_OP_UNARY: return n->attr.act.act == TACHY_PLAN_PRELU ? tachy_refuse_slope(cuda_input(n, 1), n->out) : NULL;
-    case TACHY_OP_REDUCE: return refuse_axes(n);
+    case TACHY_OP_REDUCE: return refuse_whole(n->in[0]) ? refuse_whole(n->in[0]) : refuse_axes(n);
+    case TACHY_OP_TOP:
+    case TACHY_OP_ARG: return refuse_whole(n->in[0]);
     case TACHY_OP_RESIZE:
         if (n->attr.resize.mode == TACHY_PLAN_CUBIC)
             return "cubic resize on a GPU";
@@ -94,8 +112,7 @@ const char *cuda_refuses(const struct tachy_node *n)
     case TACHY_OP_GATHER_EACH:
     case TACHY_OP_GATHER_ND:
     case TACHY_OP_SCATTER_EACH:
-    case TACHY_OP_SCATTER_ND:
-    case TACHY_OP_TOP:
+    case TACHY_OP_SCATTER_ND: return refuse_picking(n);
     case TACHY_OP_GRID_SAMPLE: return "an operator that plans of a GPU do not have yet";
     default: return NULL;
     }

@@ -27,6 +27,9 @@ static const uint16_t addresses[CUDA_KINDS][ADDRESSES] = {
     [CUDA_TRANSPOSE] = {AT(transpose.in), AT(transpose.out)},
     [CUDA_SQUEEZE] = {AT(squeeze.sums), AT(squeeze.w1), AT(squeeze.w2), AT(squeeze.bias1), AT(squeeze.bias2),
                       AT(squeeze.between), AT(squeeze.scale), AT(squeeze.weights), AT(squeeze.scaled)},
+    [CUDA_GATHER] = {AT(index.table.data), AT(index.index.data), AT(index.list.data)},
+    [CUDA_SCATTER] = {AT(index.table.data), AT(index.index.data), AT(index.list.data)},
+    [CUDA_TOP] = {AT(top.in), AT(top.out)},
 };
 
 static cuda_address real(cuda_address at, const cuda_address *base)
@@ -93,6 +96,9 @@ int cuda_launch(const struct cuda_plan *p, const struct cuda_step *s, struct cud
     case CUDA_LAYER_NORM: return k->layer_norm(&a.layer_norm, stream);
     case CUDA_TRANSPOSE: return k->transpose(&a.transpose, stream);
     case CUDA_SQUEEZE: return k->squeeze(&a.squeeze, stream);
+    case CUDA_GATHER: return k->gather(&a.index, stream);
+    case CUDA_SCATTER: return k->scatter(&a.index, stream);
+    case CUDA_TOP: return k->top(&a.top, stream);
     case CUDA_KINDS: break;
     }
     return CUDA_INVALID_VALUE;

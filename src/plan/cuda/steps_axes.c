@@ -50,16 +50,12 @@ int cuda_steps_resize(struct cuda_build *b, const struct tachy_node *n)
     return cuda_act(b, n, NULL, &r->epilogue.act) ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-// A dense tensor as [outer][n][inner], the marked axes being the n. False: they do not lie side by side.
-struct axes {
-    int64_t outer, n, inner;
-};
-static bool find_axes(const struct tachy_value *v, const bool *axis, struct axes *a)
+bool cuda_find_axes(const struct tachy_value *v, const bool *axis, struct cuda_axes *a)
 {
     static const int last[] = {0, 2, 3, 1}, plain[] = {0, 1, 2, 3, 4, 5, 6, 7};
     const int *order = v->nhwc && v->rank == 4 ? last : plain;
     int i = 0;
-    *a = (struct axes){1, 1, 1};
+    *a = (struct cuda_axes){1, 1, 1};
     for (; i < v->rank && !axis[order[i]]; i++)
         a->outer *= v->shape[order[i]];
     for (; i < v->rank && (axis[order[i]] || v->shape[order[i]] == 1); i++)
@@ -69,22 +65,25 @@ static bool find_axes(const struct tachy_value *v, const bool *axis, struct axes
     return i == v->rank;
 }
 
-// Where it lies, if as its layout says and without gaps; a computed value.
-static bool dense(const struct cuda_build *b, const struct tachy_value *v, cuda_address *at)
+bool cuda_dense(const struct cuda_build *b, const struct tachy_value *v, cuda_address *at)
 {
     *at = cuda_tensor(b, v).data;
     return !v->data && plan_is_dense(&b->places.ref[v->id].v);
 }
 
+bool cuda_same_order(const struct tachy_value *a, const struct tachy_value *b)
+{
+    return a->nhwc == b->nhwc || plan_order_is_free(a) || plan_order_is_free(b);
+}
+
 int cuda_steps_reduce(struct cuda_build *b, const struct tachy_node *n)
 {
     struct cuda_step *s = cuda_step(b, CUDA_REDUCE);
-    struct axes a;
+    struct cuda_axes a;
     cuda_address in, out;
     if (!s)
         return TACHY_ERR_NOMEM;
-    bool same_order = n->in[0]->nhwc == n->out->nhwc || plan_order_is_free(n->out) || plan_order_is_free(n->in[0]);
-    if (!find_axes(n->in[0], n->attr.reduce.axis, &a) || !dense(b, n->in[0], &in) || !dense(b, n->out, &out) || !same_order)
+    if (!cuda_find_axes(n->in[0], n->attr.reduce.axis, &a) || !cuda_dense(b, n->in[0], &in) || !cuda_dense(b, n->out, &out) || !cuda_same_order(n->in[0], n->out))
         return TACHY_ERR_UNSUPPORTED;
     s->a.reduce = (struct tachy_nn_reduce){
         .in = in, .out = out, .in_outer = a.n * a.inner, .in_step = a.inner, .in_inner = 1,
@@ -101,13 +100,12 @@ int cuda_steps_arg(struct cuda_build *b, const struct tachy_node *n)
 {
     struct cuda_step *s = cuda_step(b, CUDA_ARG);
     bool axis[TACHY_MAX_RANK] = {false};
-    struct axes a;
+    struct cuda_axes a;
     cuda_address in, out;
     if (!s)
         return TACHY_ERR_NOMEM;
     axis[n->attr.arg.axis] = true;
-    bool same_order = n->in[0]->nhwc == n->out->nhwc || plan_order_is_free(n->out) || plan_order_is_free(n->in[0]);
-    if (!find_axes(n->in[0], axis, &a) || !dense(b, n->in[0], &in) || !dense(b, n->out, &out) || !same_order)
+    if (!cuda_find_axes(n->in[0], axis, &a) || !cuda_dense(b, n->in[0], &in) || !cuda_dense(b, n->out, &out) || !cuda_same_order(n->in[0], n->out))
         return TACHY_ERR_UNSUPPORTED;
     s->a.arg = (struct tachy_nn_arg){
         .in = in, .out = out, .in_outer = a.n * a.inner, .in_step = a.inner, .in_inner = 1, .out_outer = a.inner,
@@ -120,13 +118,12 @@ int cuda_steps_softmax(struct cuda_build *b, const struct tachy_node *n)
 {
     struct cuda_step *s = cuda_step(b, CUDA_SOFTMAX);
     bool axis[TACHY_MAX_RANK] = {false};
-    struct axes a;
+    struct cuda_axes a;
     cuda_address in, out;
     if (!s)
         return TACHY_ERR_NOMEM;
     axis[n->attr.axis] = true;
-    bool same_order = n->in[0]->nhwc == n->out->nhwc;
-    if (!find_axes(n->in[0], axis, &a) || !dense(b, n->in[0], &in) || !dense(b, n->out, &out) || !same_order)
+    if (!cuda_find_axes(n->in[0], axis, &a) || !cuda_dense(b, n->in[0], &in) || !cuda_dense(b, n->out, &out) || !cuda_same_order(n->in[0], n->out))
         return TACHY_ERR_UNSUPPORTED;
     s->a.softmax = (struct tachy_nn_softmax){
         .in = in, .out = out, .in_outer = a.n * a.inner, .in_step = a.inner, .in_inner = 1, .out_outer = a.n * a.inner,
@@ -143,7 +140,7 @@ int cuda_steps_layer_norm(struct cuda_build *b, const struct tachy_node *n)
     if (!s)
         return TACHY_ERR_NOMEM;
     int64_t row = x->shape[x->rank - 1];
-    if (!dense(b, x, &in) || !dense(b, n->out, &out) || x->dtype != n->out->dtype ||
+    if (!cuda_dense(b, x, &in) || !cuda_dense(b, n->out, &out) || x->dtype != n->out->dtype ||
         tachy_value_elements(n->in[1]) != row || (shift && tachy_value_elements(shift) != row))
         return TACHY_ERR_UNSUPPORTED;
     struct tachy_nn_layer_norm *l = &s->a.layer_norm;

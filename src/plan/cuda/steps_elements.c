@@ -1,20 +1,12 @@
 #include "base/base.h"
-#include "plan/cuda/parts.h"
+#include "plan/cuda/walk.h"
 
 // Steps that go element by element: functions, sums and products that stretch, selection, and everything that only
 // moves numbers or gives them another type.
 
-// Dimensions of an output and steps of it ([0]) and of its operands along them, in elements.
-enum { WALKERS = 1 + TACHY_NN_OPERANDS };
-struct walk {
-    int rank, nb; // nb: walkers
-    int64_t dim[TACHY_MAX_RANK];
-    int64_t step[WALKERS][TACHY_MAX_RANK];
-};
-
 static int64_t size_of(int64_t v) { return v < 0 ? -v : v; }
 
-static void swap(struct walk *w, int a, int b)
+static void swap(struct cuda_walk *w, int a, int b)
 {
     int64_t t = w->dim[a];
     w->dim[a] = w->dim[b];
@@ -26,9 +18,7 @@ static void swap(struct walk *w, int a, int b)
     }
 }
 
-// In the order in which the output lies, without dimensions of one element, and those that all walk through evenly as
-// one.
-static void simplify(struct walk *w)
+void cuda_walk_simplify(struct cuda_walk *w)
 {
     int rank = 0;
     for (int i = 0; i < w->rank; i++)
@@ -48,8 +38,7 @@ static void simplify(struct walk *w)
     w->rank = rank;
 }
 
-// A constant lies in ONNX's order.
-static void strides(const struct cuda_build *b, const struct tachy_value *v, int64_t *to)
+void cuda_walk_strides(const struct cuda_build *b, const struct tachy_value *v, int64_t *to)
 {
     ptrdiff_t own[TACHY_MAX_RANK] = {0};
     struct tachy_value plain = *v;
@@ -61,18 +50,18 @@ static void strides(const struct cuda_build *b, const struct tachy_value *v, int
 }
 
 // Steps of operand `i`, which stretches to the output.
-static void walk_operand(const struct cuda_build *b, struct walk *w, int i, const struct tachy_value *v,
+static void walk_operand(const struct cuda_build *b, struct cuda_walk *w, int i, const struct tachy_value *v,
                          const struct tachy_value *y)
 {
     int64_t own[TACHY_MAX_RANK] = {0};
-    strides(b, v, own);
+    cuda_walk_strides(b, v, own);
     for (int d = 0; d < y->rank; d++) {
         int k = d - (y->rank - v->rank);
         w->step[i][d] = k < 0 || v->shape[k] == 1 ? 0 : own[k];
     }
 }
 
-static void operand(struct tachy_nn_operand *o, const struct walk *w, int i, cuda_address at, enum tachy_dtype t)
+void cuda_walk_operand(struct tachy_nn_operand *o, const struct cuda_walk *w, int i, cuda_address at, enum tachy_dtype t)
 {
     o->data = at;
     o->dtype = t;
@@ -80,7 +69,7 @@ static void operand(struct tachy_nn_operand *o, const struct walk *w, int i, cud
         o->stride[TACHY_NN_RANK - w->rank + d] = w->step[i][d];
 }
 
-static void set_shape(int64_t shape[TACHY_NN_RANK], const struct walk *w)
+void cuda_walk_shape(int64_t shape[TACHY_NN_RANK], const struct cuda_walk *w)
 {
     for (int d = 0; d < TACHY_NN_RANK; d++) {
         int k = d - (TACHY_NN_RANK - w->rank);
@@ -89,18 +78,18 @@ static void set_shape(int64_t shape[TACHY_NN_RANK], const struct walk *w)
 }
 
 // A launch over `w`, whose walkers lie at `at` and are of types `t`. NULL: too many dimensions, or out of memory.
-static struct tachy_nn_pointwise *emit(struct cuda_build *b, struct walk *w, const cuda_address *at,
+static struct tachy_nn_pointwise *emit(struct cuda_build *b, struct cuda_walk *w, const cuda_address *at,
                                        const enum tachy_dtype *t)
 {
-    simplify(w);
+    cuda_walk_simplify(w);
     struct cuda_step *s = w->rank > TACHY_NN_RANK ? NULL : cuda_step(b, CUDA_POINTWISE);
     if (!s)
         return NULL;
     struct tachy_nn_pointwise *p = &s->a.pointwise;
-    set_shape(p->shape, w);
-    operand(&p->out, w, 0, at[0], t[0]);
+    cuda_walk_shape(p->shape, w);
+    cuda_walk_operand(&p->out, w, 0, at[0], t[0]);
     for (int i = 1; i < w->nb; i++)
-        operand(&p->in[i - 1], w, i, at[i], t[i]);
+        cuda_walk_operand(&p->in[i - 1], w, i, at[i], t[i]);
     p->nb_in = w->nb - 1;
     return p;
 }
@@ -123,6 +112,10 @@ static void then_act(struct tachy_nn_pointwise *p, const struct tachy_plan_act_o
     } else if (tachy_plan_act_ends(a->act)) {
         struct tachy_act act = plan_act(a);
         then(p, TACHY_NN_ACT, act.kind, 0, act.a, act.b);
+    } else if (a->act == TACHY_PLAN_TRUNC) {
+        float least, most;
+        tachy_dtype_limits(p->out.dtype, &least, &most);
+        then(p, TACHY_NN_UNARY, TACHY_NN_TRUNC, 0, least, most);
     } else {
         then(p, TACHY_NN_UNARY, (int)a->act - TACHY_PLAN_LOG + TACHY_NN_LOG, 0, a->a, a->b);
     }
@@ -141,13 +134,13 @@ static void then_binary(struct tachy_nn_pointwise *p, enum tachy_plan_binary how
 int cuda_steps_elements(struct cuda_build *b, const struct tachy_node *n)
 {
     const struct tachy_value *y = n->out;
-    struct walk w = {.rank = y->rank, .nb = 1 + n->nb_in};
-    cuda_address at[WALKERS];
-    enum tachy_dtype t[WALKERS] = {y->dtype};
+    struct cuda_walk w = {.rank = y->rank, .nb = 1 + n->nb_in};
+    cuda_address at[CUDA_WALKERS];
+    enum tachy_dtype t[CUDA_WALKERS] = {y->dtype};
     if (!cuda_value(b, y, &at[0]))
         return TACHY_ERR_NOMEM;
     memcpy(w.dim, y->shape, sizeof(w.dim));
-    strides(b, y, w.step[0]);
+    cuda_walk_strides(b, y, w.step[0]);
     for (int i = 0; i < n->nb_in; i++) {
         walk_operand(b, &w, 1 + i, n->in[i], y);
         t[1 + i] = n->in[i]->dtype;
@@ -166,8 +159,7 @@ int cuda_steps_elements(struct cuda_build *b, const struct tachy_node *n)
     return TACHY_OK;
 }
 
-// Copies `from` walked by step[1] to `to` walked by step[0].
-static int copy(struct cuda_build *b, struct walk *w, cuda_address to, enum tachy_dtype to_type, cuda_address from,
+int cuda_walk_copy(struct cuda_build *b, struct cuda_walk *w, cuda_address to, enum tachy_dtype to_type, cuda_address from,
                 enum tachy_dtype from_type)
 {
     if (emit(b, w, (cuda_address[]){to, from}, (enum tachy_dtype[]){to_type, from_type}))
@@ -216,23 +208,23 @@ static bool is_address(const struct cuda_build *b, const struct tachy_node *n)
     int64_t own[TACHY_MAX_RANK] = {0}, offset = 0;
     if (x->data || n->op == TACHY_OP_EXPAND || from->base != to->base || x->dtype != n->out->dtype)
         return false;
-    strides(b, x, own);
+    cuda_walk_strides(b, x, own);
     for (int i = 0; i < x->rank && n->op == TACHY_OP_SLICE; i++)
         offset += n->attr.slice.start[i] * own[i];
     return from->offset + (ptrdiff_t)bytes(offset, x) == to->offset;
 }
 
 // Steps through the input of Slice, Transpose, Expand and Reshape; how far behind its start, in elements.
-static int64_t walk_copy(const struct cuda_build *b, const struct tachy_node *n, struct walk *w)
+static int64_t walk_copy(const struct cuda_build *b, const struct tachy_node *n, struct cuda_walk *w)
 {
     const struct tachy_value *x = n->in[0], *y = n->out;
     bool reshapes = n->op == TACHY_OP_RESHAPE && !plan_changes_type(n);
     int64_t in[TACHY_MAX_RANK] = {0}, offset = 0;
     const struct tachy_value *shape = reshapes ? x : y;
-    *w = (struct walk){.rank = shape->rank, .nb = 2};
+    *w = (struct cuda_walk){.rank = shape->rank, .nb = 2};
     memcpy(w->dim, shape->shape, sizeof(w->dim));
-    strides(b, x, in);
-    strides(b, y, w->step[0]);
+    cuda_walk_strides(b, x, in);
+    cuda_walk_strides(b, y, w->step[0]);
     for (int i = w->rank - 1, step = 1; i >= 0 && reshapes; step *= (int)x->shape[i], i--)
         w->step[0][i] = step;
     for (int i = 0; i < w->rank; i++) {
@@ -252,7 +244,7 @@ static int64_t walk_copy(const struct cuda_build *b, const struct tachy_node *n,
 
 int cuda_steps_copy(struct cuda_build *b, const struct tachy_node *n)
 {
-    struct walk w;
+    struct cuda_walk w;
     cuda_address from, to;
     if (n->prev && n->in[0] == n->prev->out && cuda_joins(n->prev))
         return TACHY_OK; // its input wrote it
@@ -261,19 +253,19 @@ int cuda_steps_copy(struct cuda_build *b, const struct tachy_node *n)
     if (!cuda_value(b, n->in[0], &from) || !cuda_value(b, n->out, &to))
         return TACHY_ERR_NOMEM;
     int64_t offset = walk_copy(b, n, &w);
-    return copy(b, &w, to, n->out->dtype, from + bytes(offset, n->in[0]), n->in[0]->dtype);
+    return cuda_walk_copy(b, &w, to, n->out->dtype, from + bytes(offset, n->in[0]), n->in[0]->dtype);
 }
 
 int cuda_steps_concat(struct cuda_build *b, const struct tachy_node *n)
 {
     const struct plan_ref *whole = &b->places.ref[n->out->id];
     int64_t out[TACHY_MAX_RANK] = {0}, start = 0;
-    strides(b, n->out, out);
+    cuda_walk_strides(b, n->out, out);
     for (int i = 0; i < n->nb_in; start += n->in[i]->shape[n->attr.axis], i++) {
         const struct tachy_value *v = n->in[i];
         const struct plan_ref *at = &b->places.ref[v->id];
         size_t offset = bytes(start * out[n->attr.axis], n->out);
-        struct walk w = {.rank = v->rank, .nb = 2};
+        struct cuda_walk w = {.rank = v->rank, .nb = 2};
         cuda_address from;
         if (!v->data && at->base == whole->base && at->offset == whole->offset + (ptrdiff_t)offset)
             continue; // is there already
@@ -281,8 +273,8 @@ int cuda_steps_concat(struct cuda_build *b, const struct tachy_node *n)
             return TACHY_ERR_NOMEM;
         memcpy(w.dim, v->shape, sizeof(w.dim));
         memcpy(w.step[0], out, sizeof(out));
-        strides(b, v, w.step[1]);
-        int err = copy(b, &w, cuda_at(whole->base, (size_t)whole->offset + offset), n->out->dtype, from, v->dtype);
+        cuda_walk_strides(b, v, w.step[1]);
+        int err = cuda_walk_copy(b, &w, cuda_at(whole->base, (size_t)whole->offset + offset), n->out->dtype, from, v->dtype);
         if (err < 0)
             return err;
     }
@@ -292,21 +284,21 @@ int cuda_steps_concat(struct cuda_build *b, const struct tachy_node *n)
 // A block of the output of Pad becomes its value.
 static int fill(struct cuda_build *b, const struct tachy_node *n, const int64_t *first, const int64_t *dim)
 {
-    struct walk w = {.rank = n->out->rank, .nb = 1};
+    struct cuda_walk w = {.rank = n->out->rank, .nb = 1};
     int64_t offset = 0;
     memcpy(w.dim, dim, sizeof(w.dim));
-    strides(b, n->out, w.step[0]);
+    cuda_walk_strides(b, n->out, w.step[0]);
     for (int i = 0; i < w.rank; i++) {
         offset += first[i] * w.step[0][i];
         if (!dim[i])
             return TACHY_OK;
     }
-    simplify(&w);
+    cuda_walk_simplify(&w);
     struct cuda_step *s = w.rank > TACHY_NN_RANK ? NULL : cuda_step(b, CUDA_FILL);
     if (!s)
         return w.rank > TACHY_NN_RANK ? TACHY_ERR_UNSUPPORTED : TACHY_ERR_NOMEM;
-    set_shape(s->a.fill.shape, &w);
-    operand(&s->a.fill.out, &w, 0, cuda_tensor(b, n->out).data + bytes(offset, n->out), n->out->dtype);
+    cuda_walk_shape(s->a.fill.shape, &w);
+    cuda_walk_operand(&s->a.fill.out, &w, 0, cuda_tensor(b, n->out).data + bytes(offset, n->out), n->out->dtype);
     s->a.fill.value = n->attr.pad.value;
     return TACHY_OK;
 }
@@ -335,24 +327,24 @@ int cuda_steps_pad(struct cuda_build *b, const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0], *y = n->out;
     const struct plan_ref *from = &b->places.ref[x->id], *to = &b->places.ref[y->id];
-    struct walk w = {.rank = y->rank, .nb = 2};
+    struct cuda_walk w = {.rank = y->rank, .nb = 2};
     int64_t offset = 0;
     cuda_address at;
     memcpy(w.dim, x->shape, sizeof(w.dim));
-    strides(b, y, w.step[0]);
-    strides(b, x, w.step[1]);
+    cuda_walk_strides(b, y, w.step[0]);
+    cuda_walk_strides(b, x, w.step[1]);
     for (int i = 0; i < y->rank; i++)
         offset += n->attr.pad.before[i] * w.step[0][i];
     size_t inside = (size_t)to->offset + bytes(offset, y);
     int err = frame(b, n);
     if (err < 0 || (!x->data && from->base == to->base && (size_t)from->offset == inside))
         return err; // the input was written there
-    return cuda_value(b, x, &at) ? copy(b, &w, cuda_at(to->base, inside), y->dtype, at, x->dtype) : TACHY_ERR_NOMEM;
+    return cuda_value(b, x, &at) ? cuda_walk_copy(b, &w, cuda_at(to->base, inside), y->dtype, at, x->dtype) : TACHY_ERR_NOMEM;
 }
 
 int cuda_copy_output(struct cuda_build *b, const struct tachy_value *v, int i)
 {
-    struct walk w = {.rank = v->rank, .nb = 2};
+    struct cuda_walk w = {.rank = v->rank, .nb = 2};
     cuda_address from;
     struct tachy_value plain = *v; // outputs are in ONNX's order
     plain.nhwc = false;
@@ -362,8 +354,8 @@ int cuda_copy_output(struct cuda_build *b, const struct tachy_value *v, int i)
     memcpy(w.dim, v->shape, sizeof(w.dim));
     for (int d = 0; d < v->rank; d++)
         w.step[0][d] = out[d];
-    strides(b, v, w.step[1]);
+    cuda_walk_strides(b, v, w.step[1]);
     if (!cuda_value(b, v, &from))
         return TACHY_ERR_NOMEM;
-    return copy(b, &w, cuda_at(BASE_INPUTS + b->g->nb_in + i, 0), v->dtype, from, v->dtype);
+    return cuda_walk_copy(b, &w, cuda_at(BASE_INPUTS + b->g->nb_in + i, 0), v->dtype, from, v->dtype);
 }

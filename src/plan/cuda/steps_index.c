@@ -1,0 +1,154 @@
+#include "base/base.h"
+#include "plan/cuda/walk.h"
+
+// Steps that find or follow indices.
+
+enum { LIST, TABLE, INDEX }; // walkers: what is picked or written, what from or where to, and by what
+struct picking {
+    struct cuda_walk w;
+    int64_t next, size[TACHY_NN_DEEP], step[TACHY_NN_DEEP]; // as struct tachy_nn_index
+    int deep;
+};
+
+// A tensor and its steps.
+struct lattice {
+    const struct tachy_value *v;
+    int64_t step[TACHY_MAX_RANK];
+};
+
+static struct lattice lattice_of(const struct cuda_build *b, const struct tachy_value *v)
+{
+    struct lattice l = {.v = v};
+    cuda_walk_strides(b, v, l.step);
+    return l;
+}
+
+static void add_dim(struct cuda_walk *w, int64_t dim, int64_t list, int64_t table, int64_t index)
+{
+    w->dim[w->rank] = dim;
+    w->step[LIST][w->rank] = list;
+    w->step[TABLE][w->rank] = table;
+    w->step[INDEX][w->rank++] = index;
+}
+
+// Every index stands for all of the other dimensions.
+static void pick_axis(struct picking *p, const struct lattice *x, const struct lattice *index, const struct lattice *y, int axis)
+{
+    int rank = index->v->rank;
+    for (int d = 0; d < axis; d++)
+        add_dim(&p->w, x->v->shape[d], y->step[d], x->step[d], 0);
+    for (int d = 0; d < rank; d++)
+        add_dim(&p->w, index->v->shape[d], y->step[axis + d], 0, index->step[d]);
+    for (int d = axis + 1; d < x->v->rank; d++)
+        add_dim(&p->w, x->v->shape[d], y->step[d + rank - 1], x->step[d], 0);
+    *p = (struct picking){.w = p->w, .size = {x->v->shape[axis]}, .step = {x->step[axis]}, .deep = 1};
+}
+
+// One element an index: what it picks lies by its own place but for the axis.
+static void pick_each(struct picking *p, const struct lattice *x, const struct lattice *index, const struct lattice *y, int axis)
+{
+    for (int d = 0; d < index->v->rank; d++)
+        add_dim(&p->w, index->v->shape[d], y->step[d], d == axis ? 0 : x->step[d], index->step[d]);
+    *p = (struct picking){.w = p->w, .size = {x->v->shape[axis]}, .step = {x->step[axis]}, .deep = 1};
+}
+
+// A line of indices picks from the dimensions after the first `batch` ones.
+static void pick_lines(struct picking *p, const struct lattice *x, const struct lattice *index, const struct lattice *y, int batch)
+{
+    int last = index->v->rank - 1;
+    p->deep = (int)index->v->shape[last];
+    p->next = index->step[last];
+    for (int d = 0; d < p->deep; d++) {
+        p->size[d] = x->v->shape[batch + d];
+        p->step[d] = x->step[batch + d];
+    }
+    for (int d = 0; d < last; d++)
+        add_dim(&p->w, index->v->shape[d], y->step[d], d < batch ? x->step[d] : 0, index->step[d]);
+    for (int d = batch + p->deep; d < x->v->rank; d++)
+        add_dim(&p->w, x->v->shape[d], y->step[last + d - batch - p->deep], x->step[d], 0);
+}
+
+static int emit(struct cuda_build *b, enum cuda_kind kind, struct picking *p, const struct tachy_value *table,
+                const struct tachy_value *index, const struct tachy_value *list)
+{
+    const struct tachy_value *const v[] = {[LIST] = list, [TABLE] = table, [INDEX] = index};
+    cuda_address at[3];
+    for (int i = 0; i < 3; i++)
+        if (!cuda_value(b, v[i], &at[i]))
+            return TACHY_ERR_NOMEM;
+    p->w.nb = 3;
+    cuda_walk_simplify(&p->w);
+    struct cuda_step *s = p->w.rank > TACHY_NN_RANK ? NULL : cuda_step(b, kind);
+    if (!s)
+        return p->w.rank > TACHY_NN_RANK ? TACHY_ERR_UNSUPPORTED : TACHY_ERR_NOMEM;
+    struct tachy_nn_index *a = &s->a.index;
+    cuda_walk_shape(a->shape, &p->w);
+    cuda_walk_operand(&a->list, &p->w, LIST, at[LIST], list->dtype);
+    cuda_walk_operand(&a->table, &p->w, TABLE, at[TABLE], table->dtype);
+    cuda_walk_operand(&a->index, &p->w, INDEX, at[INDEX], index->dtype);
+    a->deep = p->deep;
+    a->next = p->next;
+    memcpy(a->size, p->size, sizeof(a->size));
+    memcpy(a->step, p->step, sizeof(a->step));
+    return TACHY_OK;
+}
+
+int cuda_steps_gather(struct cuda_build *b, const struct tachy_node *n)
+{
+    struct lattice x = lattice_of(b, n->in[0]), index = lattice_of(b, n->in[1]), y = lattice_of(b, n->out);
+    struct picking p = {.deep = 1};
+    if (n->op == TACHY_OP_GATHER)
+        pick_axis(&p, &x, &index, &y, n->attr.axis);
+    else if (n->op == TACHY_OP_GATHER_EACH)
+        pick_each(&p, &x, &index, &y, n->attr.axis);
+    else
+        pick_lines(&p, &x, &index, &y, n->attr.axis);
+    return emit(b, CUDA_GATHER, &p, n->in[0], n->in[1], n->out);
+}
+
+// A copy of the tensor, then a gather the other way round.
+int cuda_steps_scatter(struct cuda_build *b, const struct tachy_node *n)
+{
+    struct lattice x = lattice_of(b, n->in[0]), index = lattice_of(b, n->in[1]), update = lattice_of(b, n->in[2]),
+                   y = lattice_of(b, n->out);
+    struct cuda_walk w = {.rank = y.v->rank, .nb = 2};
+    struct picking p = {.deep = 1};
+    cuda_address from, to;
+    memcpy(w.dim, y.v->shape, sizeof(w.dim));
+    memcpy(w.step[0], y.step, sizeof(y.step));
+    memcpy(w.step[1], x.step, sizeof(x.step));
+    if (!cuda_value(b, x.v, &from) || !cuda_value(b, y.v, &to))
+        return TACHY_ERR_NOMEM;
+    int err = cuda_walk_copy(b, &w, to, y.v->dtype, from, x.v->dtype);
+    if (err < 0)
+        return err;
+    if (n->op == TACHY_OP_SCATTER_EACH)
+        pick_each(&p, &y, &index, &update, n->attr.scatter.axis);
+    else
+        pick_lines(&p, &y, &index, &update, 0);
+    err = emit(b, CUDA_SCATTER, &p, n->out, n->in[1], n->in[2]);
+    if (err == TACHY_OK)
+        b->plan->steps[b->plan->nb_steps - 1].a.index.how = (enum tachy_nn_scatter)n->attr.scatter.how;
+    return err;
+}
+
+int cuda_steps_top(struct cuda_build *b, const struct tachy_node *n)
+{
+    const int axis = n->attr.arg.axis;
+    const int64_t k = n->out->shape[axis];
+    bool along[TACHY_MAX_RANK] = {false};
+    struct cuda_axes a;
+    cuda_address in, out;
+    struct cuda_step *s = cuda_step(b, CUDA_TOP);
+    if (!s)
+        return TACHY_ERR_NOMEM;
+    along[axis] = true;
+    if (!cuda_find_axes(n->in[0], along, &a) || !cuda_dense(b, n->in[0], &in) || !cuda_dense(b, n->out, &out) ||
+        !cuda_same_order(n->in[0], n->out))
+        return TACHY_ERR_UNSUPPORTED;
+    s->a.top = (struct tachy_nn_top){
+        .in = in, .out = out, .in_outer = a.n * a.inner, .in_step = a.inner, .in_inner = 1, .out_outer = k * a.inner,
+        .out_step = a.inner, .out_inner = 1, .outer = a.outer, .n = a.n, .inner = a.inner, .k = k, .min = n->attr.arg.min,
+        .dtype = n->in[0]->dtype};
+    return TACHY_OK;
+}
