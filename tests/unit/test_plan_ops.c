@@ -398,12 +398,12 @@ static void checked_on_cpu(struct tachy_value *(*build)(void), double limit)
 
 TEST(elements)
 {
-    checked_on(CPU_ALONE, spread, 0);
-    checked_on(CPU_ALONE, logic, 0);
-    checked_on(CPU_ALONE, select_of, 2e-6);
-    checked_on(CPU_ALONE, functions, 2e-6);
-    checked_on(CPU_ALONE, reduced, 2e-6);
-    checked_on(CPU_ALONE, eight, 2e-6);
+    checked(spread, 0);
+    checked(logic, 0);
+    checked(select_of, 2e-6);
+    checked(functions, 2e-6);
+    checked(reduced, 2e-6);
+    checked(eight, 2e-6);
 }
 
 TEST(indices)
