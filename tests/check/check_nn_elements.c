@@ -157,7 +157,7 @@ static void reduce(struct check *c)
     struct tachy_nn_reduce a = {.outer = check_range(c, 1, 5), .n = check_range(c, 1, check_range(c, 0, 1) ? 40 : 1500),
                                 .inner = check_range(c, 0, 2) ? check_range(c, 1, 60) : 1, .kind = check_range(c, 0, TACHY_NN_REDUCES - 1),
                                 .dtype = floats(c)};
-    a.out_dtype = a.dtype == TACHY_F16 && check_range(c, 0, 1) ? TACHY_F32 : a.dtype;
+    a.out_dtype = check_range(c, 0, 1) ? TACHY_F16 : TACHY_F32;
     lay(c, a.outer, a.n, a.inner, &a.in_outer, &a.in_step, &a.in_inner);
     a.out_outer = a.inner, a.out_inner = 1;
     struct nn_buffer in = nn_random(c, (size_t)(a.outer * a.n * a.inner), a.dtype, a.kind == TACHY_NN_LOG_SUM ? 0.1f : -1, 1);
@@ -182,11 +182,11 @@ static void softmax(struct check *c)
 {
     struct tachy_nn_softmax a = {.outer = check_range(c, 1, 5), .n = check_range(c, 1, 150), .inner = check_range(c, 1, 60),
                                  .log = check_range(c, 0, 1), .dtype = floats(c)};
-    a.out_dtype = a.dtype;
+    a.out_dtype = check_range(c, 0, 1) ? TACHY_F16 : TACHY_F32;
     lay(c, a.outer, a.n, a.inner, &a.in_outer, &a.in_step, &a.in_inner);
     lay(c, a.outer, a.n, a.inner, &a.out_outer, &a.out_step, &a.out_inner);
     size_t n = (size_t)(a.outer * a.n * a.inner);
-    struct nn_buffer in = nn_random(c, n, a.dtype, -20, 20), out = nn_poison(c, n, a.dtype);
+    struct nn_buffer in = nn_random(c, n, a.dtype, -20, 20), out = nn_poison(c, n, a.out_dtype);
     a.in = in.at, a.out = out.at;
     check_gpu_launched(c, KERNELS->softmax(&a, c->gpu->stream), "softmax");
     nn_get(c, &out);
@@ -199,7 +199,7 @@ static void softmax(struct check *c)
         tachy_ref_softmax(&from, &to, a.log, 0, 1);
         for (int64_t i = 0; i < a.n; i++) {
             double got = (double)out.value[k / a.inner * a.out_outer + k % a.inner * a.out_inner + i * a.out_step];
-            double off = fabs(got - (double)want[i]) - fabs((double)want[i]) * (nn_rounding(a.dtype) + 4e-6);
+            double off = fabs(got - (double)want[i]) - fabs((double)want[i]) * (nn_rounding(a.out_dtype) + 4e-6);
             worst = !(off <= worst) ? off : worst;
         }
     }
