@@ -114,7 +114,7 @@ static int host_conv_stem(const struct tachy_nn_conv *a, cuda_stream s)
     const struct tachy_conv_shape *q = &a->shape;
     bool fits = a->dtype == TACHY_F16 && (a->in.pixel == 4 || a->in.pixel == 8) && q->stride_w * a->in.pixel % 8 == 0;
     for (int64_t i = 0; fits && i < q->n * a->in.image; i++)
-        fits = isfinite(host_load(a->in.data, a->dtype, i));
+        fits = i % a->in.pixel < q->cin || isfinite(host_load(a->in.data, a->dtype, i));
     host_stems += fits;
     return fits ? host_conv_of(a, false) : CUDA_INVALID_VALUE;
 }
@@ -485,14 +485,14 @@ static int host_transpose(const struct tachy_nn_transpose *a, cuda_stream stream
 
 static int host_product(const struct tachy_nn_gemm_shape *s, const struct tachy_nn_gemm_io *io, cuda_stream stream)
 {
-    if (s->bias || s->add || s->act || s->x_by_columns)
+    if (s->bias || s->add || s->act)
         return CUDA_INVALID_VALUE;
     for (int64_t b = 0; b < s->batch; b++)
         for (int64_t i = 0; i < s->m; i++)
             for (int64_t j = 0; j < s->n; j++) {
                 double sum = 0;
                 for (int64_t k = 0; k < s->k; k++)
-                    sum += host_load(io->x, s->dtype, b * s->x_next + i * s->x_row + k) *
+                    sum += host_load(io->x, s->dtype, b * s->x_next + (s->x_by_columns ? k * s->x_row + i : i * s->x_row + k)) *
                            host_load(io->w, s->dtype, b * s->w_next + (s->w_by_rows ? k * s->w_row + j : j * s->w_row + k));
                 host_store(io->y, s->dtype, b * s->y_next + i * s->y_row + j, sum * (s->alpha != 0 ? (double)s->alpha : 1));
             }
