@@ -238,7 +238,7 @@ static int run_job(void *user) { return tachy_job_run(((struct run *)user)->job)
 static int run_watched(struct run *r)
 {
     struct cli *c = r->c;
-    struct metrics *metrics;
+    tachy_metrics *metrics;
     int err = metrics_start(&metrics, c);
     r->misused = err == TACHY_ERR_INVAL;
     if (err < 0)
@@ -251,7 +251,7 @@ static int run_watched(struct run *r)
         keys_stop();
     }
     metrics_linger(metrics, c);
-    metrics_stop(&metrics);
+    tachy_metrics_close(&metrics);
     int written = metrics_write(c);
     return err < 0 ? err : written;
 }

@@ -388,7 +388,7 @@ static int run_shell(struct cli *c)
 {
     struct shell s = {.console = {.c = c, .out = stdout, .own = shell_commands, .run_verb = run_verb}};
     struct console *k = &s.console;
-    struct metrics *metrics = NULL;
+    tachy_metrics *metrics = NULL;
     const char *line;
     int status = STATUS_OK;
     if (c->n_args)
@@ -415,7 +415,7 @@ static int run_shell(struct cli *c)
         status = s.last_id ? k->last_status : status;
     }
     leave(&s);
-    metrics_stop(&metrics);
+    tachy_metrics_close(&metrics);
     if (metrics_write(c) < 0)
         status = message_failed(TACHY_ERR_IO);
     c->control = NULL;
