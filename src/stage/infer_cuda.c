@@ -321,9 +321,9 @@ static int model_tensors(struct tachy_stage *st, void *worker, const struct tach
 static int model_open(struct tachy_stage *st, const tachy_settings *set)
 {
     const struct tachy_infer_net *net = &tachy_infer_of(st)->net[TACHY_INFER_FULL];
-    bool ours = net->first && tachy_engine_on_device(net->first) && !strcmp(tachy_engine_provider(net->first), "tachy");
+    bool plans = infer_runs_plans(net->first);
     int err = infer_model_open(st, set);
-    if (ours)
+    if (plans)
         st->flags &= ~(unsigned)TACHY_STAGE_BATCHES;
     return err;
 }

@@ -101,6 +101,8 @@ void infer_cuda_queue_models(struct device_group *p);
 // infer_open_first() of a model whose frames are on c->devices; opens these, if they are not, and an engine for each further
 // one.
 int infer_cuda_open_first(struct infer_cuda *c);
+// Whether it is one of our own plans on a device; NULL is none.
+bool infer_runs_plans(const tachy_engine *e);
 int infer_cuda_count_models(struct infer_cuda *c); // a share of a device has to hold the engines too; after device_start()
 void infer_cuda_leave_memory(struct infer_cuda *c); // of the pipeline before
 void infer_cuda_close(struct infer_cuda *c); // also the network itself

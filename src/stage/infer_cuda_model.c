@@ -10,6 +10,11 @@
 // one wait for each other by events, the thread for neither. One run at a time is queued on a device: a provider that
 // is asked by several threads at once makes them wait in turn all the same, and takes longer for it.
 
+bool infer_runs_plans(const tachy_engine *e)
+{
+    return e && tachy_engine_on_device(e) && !strcmp(tachy_engine_provider(e), "tachy");
+}
+
 // ---- The network's ----
 
 // 0: the driver does not say.
@@ -145,7 +150,7 @@ static void open_many(struct infer_there *t, struct device_worker *g)
     bool free_batch = net->nb_in == 1 && t->in.shape[0] == 1;
     for (int i = 0; i < net->nb_out; i++)
         free_batch = free_batch && t->kept[i] && t->all_out[i].shape[0] == 1;
-    if (c->alone || n < 2 || !free_batch || strcmp(tachy_engine_provider(t->engine), "tachy") != 0)
+    if (c->alone || n < 2 || !free_batch || !infer_runs_plans(t->engine))
         return;
     err = infer_open_engine(&c->infer, net, n, device_index(c->devices, g->device), &t->many);
     bool all = err == TACHY_OK && tachy_engine_inputs(t->many, &in) && in->spec.shape[0] == n && tachy_engine_on_device(t->many);
