@@ -112,6 +112,7 @@ int args_parse(struct cli *c, int argc, char **argv);
 // last one is printed by message_failed(). Thread-safe.
 struct message_slot {
     char error[1024];
+    bool printed; // as it came
 };
 // Errors that this log receives, and those of the calling thread, are kept in `slot` from now on
 // (NULL: where all threads share). So two commands that run at once keep theirs apart.
@@ -226,24 +227,12 @@ char *console_stats(tachy_control *control);
 // A prompt while `work` goes on in a thread of its own; returns what `work` does.
 int console_run(struct cli *c, int (*work)(void *arg), void *arg);
 
-// metrics.c: serves c->control's figures where metrics.address asks for it.
-struct metrics;
-int metrics_start(struct metrics **out, struct cli *c); // NULL and TACHY_OK: not asked for
+// metrics.c: serves c->control's figures where metrics.address asks for it. Close it with tachy_metrics_close().
+int metrics_start(tachy_metrics **out, struct cli *c); // NULL and TACHY_OK: not asked for
 // The runs have ended: waits until somebody has read the figures, for metrics.linger seconds at most. `m` may be NULL.
-void metrics_linger(struct metrics *m, const struct cli *c);
-void metrics_stop(struct metrics **m);
+void metrics_linger(tachy_metrics *m, const struct cli *c);
 // Writes them to the file of metrics.file, if one was named.
 int metrics_write(const struct cli *c);
-// metrics_address.c: "[HOST:]PORT"; *size: of the address. The sentence is left for
-// message_failed().
-struct sockaddr_storage;
-int metrics_address(const char *text, struct sockaddr_storage *out, unsigned *size);
-bool metrics_is_loopback(const struct sockaddr_storage *a);
-void metrics_show(const struct sockaddr_storage *a, char *buf, size_t size); // "127.0.0.1:9464"
-// The token of --metrics-token-file or the environment; NULL: none. Free it.
-int metrics_token(const struct cli *c, char **token);
-// Takes as long whatever the two texts share.
-bool metrics_same_secret(const char *a, const char *b);
 
 // cmd_help.c
 void help_overview(FILE *f);

@@ -23,9 +23,21 @@ static int probe_file(struct cli *c, const char *file, json_t *all)
     return err;
 }
 
+static int list_cameras(struct cli *c)
+{
+    char *json, *text = NULL;
+    int err = tachy_cameras(&json, &c->log);
+    if (err == TACHY_OK)
+        err = tachy_cameras_text(&text, json);
+    err = cli_report(c, err, json, text);
+    return err < 0 ? message_failed(err) : STATUS_OK;
+}
+
 static int run_probe(struct cli *c)
 {
     const char *const *files;
+    if (tachy_settings_bool(c->settings, "input.list_cameras"))
+        return c->n_args ? message_usage("tachy probe --cameras takes no file") : list_cameras(c);
     int err = cli_take_inputs(c);
     if (err < 0)
         return message_failed(err);
@@ -55,10 +67,11 @@ const struct verb verb_probe = {
     .details =
         "Prints the container and every stream: codec, size, frame rate (and whether it is "
         "constant), colour, rotation, stereo and spherical boxes, sound and subtitles. With --json "
-        "the same as an object (several files: an array), whose keys docs/probe.md documents.",
+        "the same as an object (several files: an array), whose keys docs/probe.md documents. --cameras lists what cameras there are and what they give.",
     .options = TACHY_VERB_PROBE,
     .examples = EXAMPLES(
         {"tachy probe in.mp4", "for a person"},
-        {"tachy probe --json in.mp4 | jq .streams[0].fps", "for a program"}),
+        {"tachy probe --json in.mp4 | jq .streams[0].fps", "for a program"},
+        {"tachy probe --cameras", "then: tachy segment --live -i /dev/video0 -o http://127.0.0.1:8090/"}),
     .run = run_probe,
 };

@@ -43,7 +43,7 @@ static atomic_bool ended; // by a signal
 static void on_end(int sig)
 {
     if (atomic_exchange(&ended, true))
-        terminal_exit(STATUS_INTERRUPTED, "\ntachy: ended at once; a .part file may be left\n");
+        terminal_exit(STATUS_INTERRUPTED, "\ntachy: ended at once; jobs that were running may leave .part files\n");
     terminal_unblock();
     prompt_wake();
 }
@@ -388,7 +388,7 @@ static int run_shell(struct cli *c)
 {
     struct shell s = {.console = {.c = c, .out = stdout, .own = shell_commands, .run_verb = run_verb}};
     struct console *k = &s.console;
-    struct metrics *metrics = NULL;
+    tachy_metrics *metrics = NULL;
     const char *line;
     int status = STATUS_OK;
     if (c->n_args)
@@ -415,7 +415,7 @@ static int run_shell(struct cli *c)
         status = s.last_id ? k->last_status : status;
     }
     leave(&s);
-    metrics_stop(&metrics);
+    tachy_metrics_close(&metrics);
     if (metrics_write(c) < 0)
         status = message_failed(TACHY_ERR_IO);
     c->control = NULL;

@@ -32,6 +32,8 @@
 #define tachy_engine_params(...) TACHY_PARAMS(tachy_engine_params, __VA_ARGS__)
 #undef tachy_job_params
 #define tachy_job_params(...) TACHY_PARAMS(tachy_job_params, __VA_ARGS__)
+#undef tachy_metrics_params
+#define tachy_metrics_params(...) TACHY_PARAMS(tachy_metrics_params, __VA_ARGS__)
 #undef tachy_pipeline_params
 #define tachy_pipeline_params(...) TACHY_PARAMS(tachy_pipeline_params, __VA_ARGS__)
 #undef tachy_stream_params

@@ -6,8 +6,9 @@
 extern "C" {
 #endif
 
-// Where frames go to. Backends: "file" (FFmpeg's muxers and encoders), "push" (the same to an address), "images" (a picture
-// or a numbered sequence), "json" (a line per frame), "csv" (a row per region), "hash" (framemd5), "null".
+// Where frames go to. Backends: "file" (FFmpeg's muxers and encoders), "push" (the same to an address), "http" (a server of
+// JPEG pictures for browsers), "images" (a picture or a numbered sequence), "json" (a line per frame), "csv" (a row per
+// region), "hash" (framemd5), "null".
 // Thread-safety: use one sink from one thread; separate sinks are independent.
 typedef struct tachy_sink tachy_sink;
 
@@ -47,6 +48,7 @@ struct tachy_sink_params {
     const int *stop;     // after *stop became non-zero (a signal handler may set it, another thread atomically), a pipe
                          // that takes nothing for 2 s is given up; may be NULL; must outlive the sink
     const struct tachy_log *log; // NULL: silent; must outlive the sink
+    const char *token_file; // of "http": its first line is what a viewer must bring; NULL: none, on 127.0.0.1 only
 };
 #define tachy_sink_params(...) (&(struct tachy_sink_params){__VA_ARGS__})
 

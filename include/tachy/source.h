@@ -6,7 +6,7 @@ extern "C" {
 #endif
 
 // Where frames come from. Backends: "file" (everything that FFmpeg's libraries read: video
-// files, pictures, numbered sequences such as shot_%04d.png, pipes), "null" (made-up
+// files, pictures, numbered sequences such as shot_%04d.png, pipes, cameras), "null" (made-up
 // frames with the frame number in the pixels; for measurement and tests).
 // Thread-safety: use one source from one thread; separate sources are independent.
 typedef struct tachy_source tachy_source;
@@ -52,6 +52,10 @@ struct tachy_source_params {
                          // handler may set it, another thread atomically); may be NULL; must outlive
                          // the source
     const struct tachy_log *log; // NULL: silent; must outlive the source
+    // Of a camera (/dev/video0); one that gives nothing as asked is TACHY_ERR_UNSUPPORTED.
+    int camera_width, camera_height;   // 0: the largest up to 1280x720, else the smallest
+    struct tachy_rational camera_rate; // frames a second, the next higher one that it has; 0: the highest
+    const char *camera_format;         // FFmpeg's name, "mjpeg", "yuyv422"; NULL: that of the highest rate, raw before compressed
 };
 #define tachy_source_params(...) (&(struct tachy_source_params){__VA_ARGS__})
 
@@ -84,6 +88,12 @@ TACHY_API int tachy_probe_sized(size_t p_size, char **json, const struct tachy_s
 // Formats that object as text: a line for the file and some for each stream. Free *text with tachy_free(); it is
 // NULL on failure: TACHY_ERR_FORMAT (`json` is no object), TACHY_ERR_NOMEM. Thread-safe.
 TACHY_API int tachy_probe_text(char **text, const char *json);
+
+// The cameras of this machine (Video4Linux2), with their formats, sizes and rates. *json: an object documented in
+// docs/probe.md; free it with tachy_free(). What may not be opened is logged as a warning.
+TACHY_API int tachy_cameras(char **json, const struct tachy_log *log);
+// Formats that object as text, as tachy_probe_text() does.
+TACHY_API int tachy_cameras_text(char **text, const char *json);
 
 #ifdef __cplusplus
 }

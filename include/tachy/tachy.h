@@ -10,6 +10,7 @@
 #include <tachy/gpu.h>
 #include <tachy/job.h>
 #include <tachy/live.h>
+#include <tachy/metrics.h>
 #include <tachy/model.h>
 #include <tachy/pipeline.h>
 #include <tachy/preprocess.h>

@@ -49,6 +49,12 @@ bool tachy_path_ends(const char *name, const char *tail)
     return n >= m && !strcasecmp(name + n - m, tail);
 }
 
+bool tachy_path_is_address(const char *name)
+{
+    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789+");
+    return n > 1 && !strncmp(name + n, "://", 3);
+}
+
 const char *tachy_path_local(const char *url) { return strncmp(url, "file:", 5) ? url : url + 5; }
 
 const char *tachy_path_number(const char *name, const char **end, int *digits)

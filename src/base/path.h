@@ -10,6 +10,9 @@ bool tachy_path_outside(const char *path, const char *file);
 // Whether a name ends in `tail`, in capitals or not; `name` may be NULL.
 bool tachy_path_ends(const char *name, const char *tail);
 
+// "https://...", "rtmp://...": an address, not a file.
+bool tachy_path_is_address(const char *name);
+
 // A name or address without "file:" in front.
 const char *tachy_path_local(const char *url);
 

@@ -56,7 +56,7 @@ static bool is_folder(const char *name)
 {
     struct stat st;
     size_t n = name ? strlen(name) : 0;
-    return n && (name[n - 1] == '/' || (stat(name, &st) == 0 && S_ISDIR(st.st_mode)));
+    return n && !tachy_path_is_address(name) && (name[n - 1] == '/' || (stat(name, &st) == 0 && S_ISDIR(st.st_mode)));
 }
 
 static int find_inputs(tachy_job *j)

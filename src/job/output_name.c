@@ -60,11 +60,13 @@ static const char *pick_extension(const char *ext, bool picture, const char *mod
     return one_of(ext, VIDEOS_OUT) ? ext : "mkv";
 }
 
-// Name of the input without what belongs to an address, as an allocated text.
+// Name of the input without what belongs to an address, or to a device, as an allocated text.
 static char *local_name(const char *input)
 {
     if (!strncmp(input, "null:", 5))
         return strdup("null");
+    if (!strncmp(input, "/dev/", 5))
+        return strdup(strrchr(input, '/') + 1);
     if (tachy_path_local(input) > input || !strstr(input, "://"))
         return strdup(tachy_path_local(input));
     size_t n = strcspn(input, "?#");

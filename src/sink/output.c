@@ -53,13 +53,6 @@ static int check_folder(const char *path, const struct tachy_log *log)
     return err;
 }
 
-// "https://", "rtmp://": a protocol, not a file.
-static bool is_network(const char *path)
-{
-    size_t n = strspn(path, "abcdefghijklmnopqrstuvwxyz0123456789+");
-    return n > 1 && !strncmp(path + n, "://", 3);
-}
-
 int tachy_output_check(const char *url, bool overwrite, const struct tachy_log *log)
 {
     const char *path = tachy_output_file(url);
@@ -67,10 +60,10 @@ int tachy_output_check(const char *url, bool overwrite, const struct tachy_log *
         return TACHY_OK;
     if (!*path)
         return tachy_fail(log, TACHY_ERR_INVAL, "the output's name is empty: give one with -o");
-    if (is_network(path))
+    if (tachy_path_is_address(path))
         return tachy_fail(log, TACHY_ERR_UNSUPPORTED,
-                          "%s: this protocol is not supported; rtmp, rtsp, srt, udp and tcp are, and standard "
-                          "output with -f mpegts - can be handed on",
+                          "%s: this protocol is not supported; rtmp, rtsp, srt, udp, tcp and http (for viewers) are, and "
+                          "standard output with -f mpegts - can be handed on",
                           path);
     struct stat st;
     if (stat(path, &st) < 0 && lstat(path, &st) == 0)

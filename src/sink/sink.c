@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 static const struct tachy_sink_ops *const sinks[] = { // asked in this order
-    &tachy_sink_null, &tachy_sink_push, &tachy_sink_hash, &tachy_sink_json, &tachy_sink_csv, &tachy_sink_images,
+    &tachy_sink_null, &tachy_sink_push, &tachy_sink_http, &tachy_sink_hash, &tachy_sink_json, &tachy_sink_csv, &tachy_sink_images,
     &tachy_sink_file, // takes everything else
 };
 
@@ -27,7 +27,7 @@ static bool copy_string(const char **s)
 static bool copy_params(struct tachy_sink_params *p)
 {
     const char **strings[] = {&p->url, &p->format, &p->codec, &p->preset, &p->crf, &p->bitrate, &p->filter,
-                              &p->audio_codec, &p->audio_filter, &p->pix_fmt};
+                              &p->audio_codec, &p->audio_filter, &p->pix_fmt, &p->token_file};
     bool ok = true;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(strings); i++) {
         if (ok)
@@ -41,7 +41,7 @@ static bool copy_params(struct tachy_sink_params *p)
 static void free_params(struct tachy_sink_params *p)
 {
     const char *strings[] = {p->url, p->format, p->codec, p->preset, p->crf, p->bitrate, p->filter,
-                             p->audio_codec, p->audio_filter, p->pix_fmt};
+                             p->audio_codec, p->audio_filter, p->pix_fmt, p->token_file};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(strings); i++)
         free((void *)(uintptr_t)strings[i]);
 }
@@ -75,6 +75,7 @@ int tachy_sink_open_sized(size_t given_size, tachy_sink **out, const struct tach
     p.audio_codec = text_or_null(p.audio_codec);
     p.audio_filter = text_or_null(p.audio_filter);
     p.pix_fmt = text_or_null(p.pix_fmt);
+    p.token_file = text_or_null(p.token_file);
     if (p.threads < 0 || p.threads > MOST_THREADS)
         return tachy_fail(p.log, TACHY_ERR_INVAL, "encoder threads: must be 0 (the encoder's choice) to %d",
                           MOST_THREADS);
@@ -243,6 +244,7 @@ int tachy_sink_outputs(const tachy_sink *s, struct tachy_output_stats *out, int 
     while (n && ((uint8_t)name[n] & 0xc0) == 0x80) // not within a character of UTF-8
         n--;
     memcpy(out[0].name, name, n);
+    tachy_hide_secrets(out[0].name);
     return 1;
 }
 

@@ -70,7 +70,7 @@ struct tachy_sink {
     max_align_t priv[];
 };
 
-extern const struct tachy_sink_ops tachy_sink_file, tachy_sink_push, tachy_sink_images, tachy_sink_json, tachy_sink_csv,
+extern const struct tachy_sink_ops tachy_sink_file, tachy_sink_push, tachy_sink_http, tachy_sink_images, tachy_sink_json, tachy_sink_csv,
     tachy_sink_hash, tachy_sink_null;
 
 // What else should be in the output; before tachy_sink_start(). The sink takes a reference.
@@ -81,7 +81,7 @@ const struct tachy_surface_spec *tachy_sink_surfaces(const tachy_sink *s);
 
 // Opens a sink with the same settings (encoder, format) that writes below the folder `dir`,
 // to measure encoding alone; the caller removes the folder. TACHY_ERR_UNSUPPORTED where
-// writing costs nothing (null), and for several outputs.
+// writing costs nothing (null), for a server and for several outputs.
 int tachy_sink_clone(tachy_sink **out, const tachy_sink *s, const char *dir);
 
 // ---- parts.c: outputs in parts (tachy_sink_params.resume, s->job is set). The calls replace

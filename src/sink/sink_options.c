@@ -37,6 +37,9 @@ const struct tachy_option tachy_sink_options[] = {
      .aliases = "no-audio", .one_dash = true, .help = "leave the audio out"},
     {"output.no_subtitles", "sn", 0, TACHY_OPT_BOOL, "no", .group = "Output", .verbs = TACHY_VERB_RUN,
      .aliases = "no-subtitles", .one_dash = true, .help = "leave the subtitles out"},
+    {"output.token_file", "output-token-file", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Output", .verbs = TACHY_VERB_RUN,
+     .help = "its first line is the token that viewers of -o http://HOST:PORT/ must bring, as a password or bearer token; "
+             "an address other machines reach needs one"},
     {"output.threads", "encode-threads", 0, TACHY_OPT_INT, "0", .max = TACHY_THREADS_MAX, .group = "Output",
      .verbs = TACHY_VERB_RUN, .help = "encoder threads; 0: the encoder's choice"},
     {"processing.chunk_size", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 1e9, .group = "Output",
@@ -66,6 +69,7 @@ void tachy_sink_read_settings(struct tachy_sink_params *p, const tachy_settings 
     p->pix_fmt = tachy_settings_str(s, "output.pix_fmt");
     p->no_audio = tachy_settings_bool(s, "output.no_audio");
     p->no_subtitles = tachy_settings_bool(s, "output.no_subtitles");
+    p->token_file = tachy_settings_str(s, "output.token_file");
     p->threads = (int)tachy_settings_int(s, "output.threads");
     p->resume = tachy_settings_bool(s, "output.resume");
     p->part_frames = tachy_settings_int(s, "processing.chunk_size");

@@ -89,7 +89,7 @@ static int open_failed(const struct file_input *in, const char *url, int e, cons
     return tachy_fail(log, err, "%s: cannot be opened: %s", url, tachy_av_text(e, text));
 }
 
-enum input_kind { INPUT_STDIN, INPUT_PATH, INPUT_PATTERN, INPUT_ADDRESS, INPUT_MISSING };
+enum input_kind { INPUT_STDIN, INPUT_CAMERA, INPUT_PATH, INPUT_PATTERN, INPUT_ADDRESS, INPUT_MISSING };
 
 // What a url stands for. *path: without file:, for all but addresses; *st: of what lies there.
 static enum input_kind kind_of(const char *url, const char **path, struct stat *st)
@@ -99,6 +99,8 @@ static enum input_kind kind_of(const char *url, const char **path, struct stat *
     *path = tachy_path_local(url);
     if (!strcmp(url, "-") || !strcmp(url, "pipe:") || !strcmp(url, "pipe:0"))
         return INPUT_STDIN;
+    if (camera_is(*path))
+        return INPUT_CAMERA;
     if (!stat(*path, st))
         return INPUT_PATH;
     int missing = errno;
@@ -122,6 +124,7 @@ int tachy_source_reads(const char *url, char **out)
     case INPUT_STDIN:
     case INPUT_MISSING:
         return TACHY_OK;
+    case INPUT_CAMERA:
     case INPUT_ADDRESS:
         return TACHY_ERR_UNSUPPORTED;
     case INPUT_PATTERN:
@@ -199,6 +202,9 @@ static int resolve(struct file_input *in, const char *url, struct tachy_rational
     case INPUT_STDIN:
         err = resolve_stdin(in, log);
         break;
+    case INPUT_CAMERA:
+        err = file_camera_resolve(in, path, options, log);
+        break;
     case INPUT_PATH:
         err = resolve_path(in, url, path, &st, options, log);
         break;
@@ -258,16 +264,18 @@ int file_input_open(struct file_input *in, const char *url, struct tachy_rationa
         av_dict_free(&options);
         return err;
     }
-    const AVInputFormat *sequence = in->pictures ? av_find_input_format("image2") : NULL;
+    const AVInputFormat *named = in->pictures ? av_find_input_format("image2") : in->camera;
     in->fmt = file_context(in);
     if (!in->fmt || file_list_guard(in) < 0) {
         av_dict_free(&options);
         return TACHY_ERR_NOMEM;
     }
+    if (in->camera)
+        in->fmt->flags |= AVFMT_FLAG_NONBLOCK;
     in->patience_ns = in->timeout > 0 ? (uint64_t)(in->timeout * 1e9) : 0;
     file_input_wait(in);
     // Frees the context where it fails.
-    int e = avformat_open_input(&in->fmt, in->name, sequence, &options);
+    int e = avformat_open_input(&in->fmt, in->name, named, &options);
     av_dict_free(&options);
     if (e < 0) {
         err = file_list_failed(in, e, url, log);

@@ -11,6 +11,7 @@
 // Reading that a stop or too long a silence can end. FFmpeg's own reading of a pipe waits for the
 // writer, however long that takes; here the wait is cut into pieces.
 
+static const uint64_t CAMERA_WAIT = 1000000u; // ns between looks for a picture
 enum { PIPE_BUFFER = 32 << 10, PIECE_MS = 100 };
 
 // Whether anything came since this was asked last: bytes, or where another part of FFmpeg has the
@@ -49,7 +50,14 @@ void file_input_wait(struct file_input *in) { in->heard_ns = tachy_now_ns(); }
 int file_input_read(struct file_input *in, AVPacket *packet)
 {
     file_input_wait(in);
-    return av_read_frame(in->fmt, packet);
+    int e = av_read_frame(in->fmt, packet);
+    while (in->camera && e == AVERROR(EAGAIN)) { // it would wait where no stop reaches it
+        if (should_end(in))
+            return AVERROR_EXIT;
+        tachy_sleep_until(tachy_now_ns() + CAMERA_WAIT);
+        e = av_read_frame(in->fmt, packet);
+    }
+    return e;
 }
 
 int file_input_silent(const struct file_input *in, const char *url, const struct tachy_log *log)

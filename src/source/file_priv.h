@@ -1,5 +1,6 @@
 #pragma once
 #include "media/device.h"
+#include "source/camera.h"
 #include "source/source_ops.h"
 
 #include <libavcodec/avcodec.h>
@@ -26,6 +27,8 @@ struct file_input {
     bool counted;   // timestamps are missing or made up: frames are counted instead
     const int *stop; // set by the caller: reading ends once it is non-zero; may be NULL
     double timeout;  // set by the caller: as in tachy_source_params
+    struct camera_mode camera_mode; // set by the caller: what is asked of a camera
+    const AVInputFormat *camera;    // the device's; NULL: it is none
     // What is known of the other end; the thread that reads.
     uint64_t patience_ns; // longest silence; 0: any
     uint64_t heard_ns;    // when something came, or waiting began
@@ -50,6 +53,9 @@ void file_input_wait(struct file_input *in);
 int file_input_read(struct file_input *in, AVPacket *packet);
 // Logs that in->silent ended it. TACHY_ERR_AGAIN.
 int file_input_silent(const struct file_input *in, const char *url, const struct tachy_log *log);
+
+// file_camera.c: sets in->camera, in->name and the options that have FFmpeg open the camera as in->camera_mode asks.
+int file_camera_resolve(struct file_input *in, const char *path, AVDictionary **options, const struct tachy_log *log);
 
 // file_lists.c: formats that name other files.
 // The address without the list format in front ("hls+http://..."), which is noted in `in`.

@@ -41,6 +41,8 @@ static bool params_ok(const struct tachy_source_params *p)
            TACHY_CHECK(log, p->threads >= 0 && p->threads <= MAX_THREADS) &&
            TACHY_CHECK(log, p->decoders >= 0 && p->decoders <= MAX_THREADS) &&
            TACHY_CHECK(log, p->decode >= TACHY_DECODE_AUTO && p->decode <= TACHY_DECODE_NVDEC) &&
+           TACHY_CHECK(log, p->camera_width >= 0 && p->camera_height >= 0 && !p->camera_width == !p->camera_height) &&
+           TACHY_CHECK(log, p->camera_rate.num >= 0 && p->camera_rate.den >= 0 && !p->camera_rate.num == !p->camera_rate.den) &&
            gpus_ok(p) &&
            TACHY_CHECK(log, (int)p->stereo >= TACHY_STEREO_AUTO && p->stereo <= TACHY_STEREO_TB) &&
            TACHY_CHECK(log, (!r.num && !r.den) ||
@@ -115,7 +117,7 @@ int tachy_source_open_sized(size_t p_size, tachy_source **out, const struct tach
         err = ops->open(s);
     if (!err && p->filter)
         err = tachy_filter_open(&s->filter, p->filter, "--vf-in", &s->info, p->log);
-    s->params.url = s->params.backend = s->params.filter = NULL; // the caller's memory
+    s->params.url = s->params.backend = s->params.filter = s->params.camera_format = NULL; // the caller's memory
     if (err) {
         tachy_source_close(&s);
         return err;

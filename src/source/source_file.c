@@ -200,6 +200,8 @@ static int file_open(tachy_source *s)
     struct file *p = file_of(s);
     p->in.stop = s->params.stop;
     p->in.timeout = s->params.timeout;
+    p->in.camera_mode = (struct camera_mode){s->params.camera_width, s->params.camera_height, s->params.camera_rate,
+                                             s->params.camera_format};
     int err = file_input_open(&p->in, s->url, s->params.rate, s->params.log);
     if (!err)
         err = choose_stream(s);

@@ -26,6 +26,14 @@ const struct tachy_option tachy_source_options[] = {
      .verbs = TACHY_VERB_RUN | TACHY_VERB_PROBE,
      .help = "give an input up that sends nothing for so long; 0: wait for ever; without it 10 for addresses, 0 for "
              "files and pipes"},
+    {"input.camera_size", "camera-size", 0, TACHY_OPT_SIZE, .group = "Input", .verbs = TACHY_VERB_RUN,
+     .help = "size of a camera's pictures (/dev/video0); the largest up to 1280x720 without it"},
+    {"input.camera_rate", "camera-rate", 0, TACHY_OPT_RATE, .group = "Input", .verbs = TACHY_VERB_RUN,
+     .help = "a camera's frames a second, the next higher rate that it has; the highest without it"},
+    {"input.camera_format", "camera-format", 0, TACHY_OPT_STRING, .arg = "NAME", .group = "Input", .verbs = TACHY_VERB_RUN,
+     .help = "FFmpeg's name of a camera's format (mjpeg, yuyv422); that of the highest rate without it"},
+    {"input.list_cameras", "cameras", 0, TACHY_OPT_BOOL, "no", .group = "Input", .verbs = TACHY_VERB_PROBE,
+     .help = "list the cameras with their formats, sizes and rates"},
     {"input.stereo", "stereo", 0, TACHY_OPT_ENUM, "auto", .values = "auto|mono|sbs|tb", .group = "Input",
      .verbs = TACHY_VERB_RUN,
      .help = "how two eyes lie in a picture: side by side, top and bottom; auto: from side data, file name or "
@@ -67,6 +75,9 @@ void tachy_source_read_settings(struct tachy_source_params *p, const tachy_setti
     p->every_nth = (int)tachy_settings_int(s, "input.every_nth");
     p->rate = tachy_settings_rate(s, "input.rate");
     p->filter = tachy_settings_str(s, "input.filter");
+    tachy_settings_size(s, "input.camera_size", &p->camera_width, &p->camera_height);
+    p->camera_rate = tachy_settings_rate(s, "input.camera_rate");
+    p->camera_format = tachy_settings_str(s, "input.camera_format");
     p->stereo = stereo_by(tachy_settings_str(s, "input.stereo"));
     p->threads = (int)tachy_settings_int(s, "pipeline.stages.decode.threads");
     p->decoders = (int)tachy_settings_int(s, "pipeline.stages.decode.decoders");

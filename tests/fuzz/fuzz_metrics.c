@@ -3,25 +3,26 @@
 // hands over, and who gets an answer.
 #include "fuzz.h"
 
-#include "../../cli/metrics.c"
-
-#include <netinet/in.h>
+#include "../../src/report/metrics_server.c"
+#include "../../src/serve/server.c"
 
 static const char token[] = "0123456789abcdef";
 
 // A server without a thread and an address.
-static struct metrics *server(bool with_token)
+static tachy_server *server(bool with_token)
 {
-    struct metrics *m = calloc(1, sizeof(*m));
-    if (!m || tachy_control_open(&m->control, tachy_control_params()) < 0)
+    tachy_metrics *m = calloc(1, sizeof(*m));
+    tachy_server *s = calloc(1, sizeof(*s));
+    if (!m || !s || tachy_control_open(&m->control, tachy_control_params()) < 0)
         abort();
-    m->token = with_token ? strdup(token) : NULL;
-    m->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL, answer, m,
+    s->p = (struct tachy_server_params){.answer = answer, .closed = on_closed, .user = m};
+    s->token = with_token ? strdup(token) : NULL;
+    s->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL, on_request, s,
                                  MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
-                                 MHD_OPTION_NOTIFY_CONNECTION, on_connection, m, MHD_OPTION_END);
-    if (!m->daemon)
+                                 MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_END);
+    if (!s->daemon)
         abort();
-    return m;
+    return s;
 }
 
 static bool contains(const uint8_t *data, size_t size, const char *text)
@@ -29,7 +30,7 @@ static bool contains(const uint8_t *data, size_t size, const char *text)
     return memmem(data, size, text, strlen(text));
 }
 
-static void call(struct metrics *m, const uint8_t *data, size_t size, size_t first)
+static void call(tachy_server *m, const uint8_t *data, size_t size, size_t first)
 {
     int pair[2];
     static char reply[1 << 16];
@@ -64,7 +65,7 @@ static void call(struct metrics *m, const uint8_t *data, size_t size, size_t fir
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct metrics *with, *without;
+    static tachy_server *with, *without;
     if (!with) {
         with = server(true);
         without = server(false);

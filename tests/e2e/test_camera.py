@@ -1,0 +1,117 @@
+"""Cameras, by a stand-in for the kernel's that is preloaded into the command (tests/unit/fake_camera.c)."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+import common
+from common import ffmpeg, ffprobe
+
+FAKE = os.environ.get("TACHY_TEST_CAMERA", str(common.ROOT / "build/tests/unit/fake_camera.so"))
+
+
+def has_devices():
+    return "v4l2" in subprocess.run(["ffmpeg", "-hide_banner", "-devices"], capture_output=True, text=True).stdout
+
+
+class Camera(common.Case):
+    def setUp(self):
+        super().setUp()
+        if common.SANITIZER:
+            self.skipTest("the stand-in is preloaded, which sanitizers want to be first in")
+        ffmpeg("-f", "lavfi", "-i", "testsrc2=s=1280x720:r=10:d=1", "-start_number", 0, "-q:v", 5, self.tmp / "%d.jpg")
+
+    def tachy(self, *args, wait=True, **env):
+        env = {**os.environ, "LD_PRELOAD": FAKE, "TACHY_FAKE_CAMERA": str(self.tmp), **env}
+        p = subprocess.Popen([common.TACHY, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+        if not wait:
+            return p
+        p.out, p.err = p.communicate(timeout=120)
+        return p
+
+    def test_list(self):
+        p = self.tachy("probe", "--cameras", "--json")
+        cameras = json.loads(p.out)["cameras"]
+        self.assertEqual([(c["path"], c["name"], c["driver"], c["bus"]) for c in cameras],
+                         [("/dev/video0", "Test camera", "fake", "usb-1")])
+        formats = {f["fourcc"]: f for f in cameras[0]["formats"]}
+        self.assertEqual([(f["format"], f["compressed"]) for f in formats.values()],
+                         [("yuyv422", False), ("mjpeg", True), (None, False)])
+        self.assertEqual(formats["MJPG"]["sizes"][0], {"width": 640, "height": 480, "rates": ["60/1", "30/1"]})
+        text = self.tachy("probe", "--cameras").out
+        self.assertIn("/dev/video0: Test camera (fake, usb-1)\n  yuyv422           320x240 at 30, 15 fps\n", text)
+        self.assertIn("BA81, not read", text)
+        self.assertEqual(self.tachy("probe", "--cameras", "x.mp4").returncode, 2)
+
+    def test_none(self):
+        self.assertEqual(json.loads(common.run("probe", "--cameras", "--json").stdout)["cameras"], [])
+        p = common.run("detect", "/dev/video63", "-f", "null", check=False)
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("no such camera", p.stderr)
+
+    def detect(self, *args, **env):
+        """What a run of ten frames says and writes."""
+        if not has_devices():
+            self.skipTest("this FFmpeg has no cameras")
+        out = self.tmp / "out.mkv"
+        p = self.tachy("detect", "/dev/video0", "--max-frames", 10, "-y", "-o", out, *args, **env)
+        self.assertEqual(p.returncode, 0, p.err)
+        return p.err, ffprobe(out, "-show_frames", "-select_streams", "v:0")
+
+    def test_the_largest_up_to_720(self):
+        said, info = self.detect()
+        self.assertIn("/dev/video0 is Test camera: 1280x720, 30 fps, mjpeg", said)
+        self.assertEqual((info["streams"][0]["width"], info["streams"][0]["height"]), (1280, 720))
+        times = [float(f["pts_time"]) for f in info["frames"]]
+        self.assertEqual((len(times), times[0]), (10, 0))
+        for a, b in zip(times, times[1:]):
+            self.assertAlmostEqual((b - a) * 30, round((b - a) * 30), delta=0.1)
+
+    def test_size_rate_and_format(self):
+        for args, says in [(["--camera-size", "640x480"], "640x480, 60 fps, mjpeg"),
+                           (["--camera-size", "640x480", "--camera-rate", "25"], "640x480, 30 fps, mjpeg"),
+                           (["--camera-size", "1920x1080"], "1920x1080, 30 fps, mjpeg"),
+                           (["--camera-rate", "60"], "640x480, 60 fps, mjpeg"),
+                           (["--camera-format", "yuyv422", "--camera-rate", "10"], "320x240, 15 fps, yuyv422")]:
+            p = self.tachy("detect", "/dev/video0", "--max-frames", 2, "-f", "null", *args)
+            self.assertIn(says, p.err, args)
+        for args in [["--camera-size", "999x333"], ["--camera-rate", "120"], ["--camera-format", "h264"]]:
+            p = self.tachy("detect", "/dev/video0", "-f", "null", *args)
+            self.assertEqual(p.returncode, 1)
+            self.assertIn("probe --cameras", p.err)
+
+    def test_raw_pictures_are_those_of_the_camera(self):
+        if not has_devices():
+            self.skipTest("this FFmpeg has no cameras")
+        p = self.tachy("detect", "/dev/video0", "--camera-size", "320x240", "--max-frames", 8, "-c:v", "ffv1", "-o",
+                       self.tmp / "out.mkv")
+        self.assertEqual(p.returncode, 0, p.err)
+        raw = subprocess.run(["ffmpeg", "-v", "error", "-i", self.tmp / "out.mkv", "-vf", "extractplanes=y,scale=1:1", "-f", "rawvideo",
+                              "-pix_fmt", "gray", "-fps_mode", "passthrough", "-"], capture_output=True, check=True).stdout
+        self.assertEqual(len(raw), 8)
+        self.assertEqual(sorted(set(raw)), list(raw))  # each has a number of its own, in order
+
+    def test_who_falls_silent_is_given_up(self):
+        if not has_devices():
+            self.skipTest("this FFmpeg has no cameras")
+        p = self.tachy("detect", "/dev/video0", "--timeout", "0.5", "-o", self.tmp / "out.mkv", TACHY_FAKE_CAMERA_STOP="12")
+        self.assertEqual(p.returncode, 75, p.err)
+        self.assertIn("sent nothing for 0.5 s", p.err)
+        self.assertGreater(len(ffprobe(self.tmp / "out.mkv", "-show_packets")["packets"]), 3)
+
+    def test_ctrl_c_while_it_is_silent(self):
+        if not has_devices():
+            self.skipTest("this FFmpeg has no cameras")
+        p = self.tachy("detect", "/dev/video0", "--timeout", "0", "-f", "json", "-o", "-", wait=False, TACHY_FAKE_CAMERA_STOP="12")
+        for _ in range(12):
+            self.assertTrue(p.stdout.readline())
+        began = time.monotonic()
+        p.send_signal(signal.SIGINT)
+        p.communicate(timeout=60)
+        self.assertEqual(p.returncode, 130)
+        self.assertLess(time.monotonic() - began, 10)
+
+
+if __name__ == "__main__":
+    common.main()
