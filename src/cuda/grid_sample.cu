@@ -18,35 +18,59 @@ __device__ static float reflect(float v, float low, float high)
     return v > high ? (odd ? add(low, rest) : add(high, -rest)) : v;
 }
 
+__device__ static float bring_in(const tachy_cuda_grid_sample &p, float v, float last)
+{
+    if (p.outside == TACHY_GRID_BORDER)
+        return fminf(fmaxf(v, 0.0f), last);
+    if (p.outside == TACHY_GRID_REFLECTION)
+        return p.align ? reflect(v, 0.0f, last) : reflect(v, -0.5f, add(last, 0.5f));
+    return v;
+}
+
+__device__ static void cubic_weights(float t, float (&w)[4])
+{
+    const float a = -0.75f, d[4] = {add(t, 1.0f), t, add(1.0f, -t), add(2.0f, -t)};
+    for (int i = 0; i < 4; i++)
+        w[i] = i == 0 || i == 3 ? add(mul(add(mul(add(mul(a, d[i]), -5 * a), d[i]), 8 * a), d[i]), -4 * a)
+                                : add(mul(mul(add(mul(a + 2, d[i]), -(a + 3)), d[i]), d[i]), 1.0f);
+}
+
 // As the twin: the same neighbours, bit by bit.
-struct place {
-    int index[2];
-    float weight[2];
+template <int TAPS> struct place {
+    int index[TAPS];
+    float weight[TAPS];
 };
-__device__ static place axis(const tachy_cuda_grid_sample &p, int d, float at)
+template <int TAPS> __device__ static place<TAPS> axis(const tachy_cuda_grid_sample &p, int d, float at)
 {
     float size = (float)p.size[d], last = add(size, -1.0f);
     float v = p.align ? mul(mul(add(at, 1.0f), 0.5f), last) : mul(add(mul(add(at, 1.0f), size), -1.0f), 0.5f);
     v = fminf(fmaxf(v, -TACHY_GRID_FAR), TACHY_GRID_FAR);
-    if (p.outside == TACHY_GRID_BORDER)
-        v = fminf(fmaxf(v, 0.0f), last);
-    else if (p.outside == TACHY_GRID_REFLECTION)
-        v = p.align ? reflect(v, 0.0f, last) : reflect(v, -0.5f, add(last, 0.5f));
+    if (TAPS == 2)
+        v = bring_in(p, v, last);
     bool nearest = p.mode == TACHY_GRID_NEAREST;
     float whole = nearest ? rintf(v) : floorf(v), second = nearest ? 0.0f : add(v, -whole);
-    place to = {{(int)whole, (int)whole + !nearest}, {add(1.0f, -second), second}};
-    for (int k = 0; k < 2; k++)
-        if (to.index[k] < 0 || to.index[k] >= p.size[d]) {
+    place<TAPS> to;
+    if constexpr (TAPS == 4) {
+        cubic_weights(second, to.weight);
+    } else {
+        to.weight[0] = add(1.0f, -second);
+        to.weight[1] = second;
+    }
+    for (int k = 0; k < TAPS; k++) {
+        int i = (int)whole + (TAPS == 4 ? k - 1 : nearest ? 0 : k);
+        to.index[k] = i;
+        if (i < 0 || i >= p.size[d]) {
             to.weight[k] = p.outside == TACHY_GRID_ZEROS ? 0.0f : to.weight[k];
-            to.index[k] = to.index[k] < 0 ? 0 : p.size[d] - 1;
+            to.index[k] = (int)fminf(fmaxf(bring_in(p, (float)i, last), 0.0f), last);
         }
+    }
     return to;
 }
 
-template <typename T, int DIMS, bool LAST>
+template <typename T, int DIMS, bool LAST, int TAPS>
 __global__ void __launch_bounds__(THREADS) grid_sample(tachy_cuda_grid_sample p, int64_t positions, int slices)
 {
-    const int N = LAST ? 16 / sizeof(T) : SLICE, CORNERS = 1 << DIMS;
+    const int N = LAST ? 16 / sizeof(T) : SLICE, CORNERS = TAPS * TAPS * (DIMS == 3 ? TAPS : 1);
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     int slice = LAST ? (int)(i % slices) : blockIdx.y;
     int64_t position = LAST ? i / slices : i;
@@ -61,12 +85,15 @@ __global__ void __launch_bounds__(THREADS) grid_sample(tachy_cuda_grid_sample p,
         from[c] = blockIdx.z * p.next_src;
         weight[c] = 1;
     }
+#pragma unroll
     for (int d = 0; d < DIMS; d++) {
-        place q = axis(p, d, at_grid[d]);
+        place<TAPS> q = axis<TAPS>(p, d, at_grid[d]);
         dst += to[d] * p.step_dst[d];
+#pragma unroll
         for (int c = 0; c < CORNERS; c++) {
-            from[c] += q.index[c >> d & 1] * p.step_src[d];
-            weight[c] *= q.weight[c >> d & 1];
+            int k = (TAPS == 4 ? c >> 2 * d : c >> d) % TAPS;
+            from[c] += q.index[k] * p.step_src[d];
+            weight[c] *= q.weight[k];
         }
     }
     int first = slice * N, end = min(first + N, p.channels);
@@ -96,7 +123,7 @@ __global__ void __launch_bounds__(THREADS) grid_sample(tachy_cuda_grid_sample p,
     }
 }
 
-template <typename T, int DIMS> static int launch(const tachy_cuda_grid_sample *a, cuda_stream stream)
+template <typename T, int DIMS, int TAPS> static int launch(const tachy_cuda_grid_sample *a, cuda_stream stream)
 {
     int64_t positions = (int64_t)a->out[0] * a->out[1] * (DIMS == 3 ? a->out[2] : 1);
     bool last = a->chan_src == 1 && a->chan_dst == 1;
@@ -106,10 +133,17 @@ template <typename T, int DIMS> static int launch(const tachy_cuda_grid_sample *
         return cudaErrorInvalidValue;
     dim3 grid((unsigned)blocks, last ? 1 : slices, a->count);
     if (last)
-        grid_sample<T, DIMS, true><<<grid, THREADS, 0, on(stream)>>>(*a, positions, slices);
+        grid_sample<T, DIMS, true, TAPS><<<grid, THREADS, 0, on(stream)>>>(*a, positions, slices);
     else
-        grid_sample<T, DIMS, false><<<grid, THREADS, 0, on(stream)>>>(*a, positions, slices);
+        grid_sample<T, DIMS, false, TAPS><<<grid, THREADS, 0, on(stream)>>>(*a, positions, slices);
     return cudaGetLastError();
+}
+
+template <typename T> static int launch_form(const tachy_cuda_grid_sample *a, cuda_stream stream)
+{
+    if (a->mode == TACHY_GRID_CUBIC)
+        return a->dims == 2 ? launch<T, 2, 4>(a, stream) : (int)cudaErrorInvalidValue;
+    return a->dims == 2 ? launch<T, 2, 2>(a, stream) : launch<T, 3, 2>(a, stream);
 }
 
 int tachy_cuda_run_grid_sample(const struct tachy_cuda_grid_sample *a, cuda_stream stream)
@@ -120,8 +154,8 @@ int tachy_cuda_run_grid_sample(const struct tachy_cuda_grid_sample *a, cuda_stre
         if (a->size[d] < 1 || a->out[d] < 1)
             return cudaErrorInvalidValue;
     if (a->dtype == TACHY_F32)
-        return a->dims == 2 ? launch<float, 2>(a, stream) : launch<float, 3>(a, stream);
+        return launch_form<float>(a, stream);
     if (a->dtype == TACHY_F16)
-        return a->dims == 2 ? launch<half16, 2>(a, stream) : launch<half16, 3>(a, stream);
+        return launch_form<half16>(a, stream);
     return cudaErrorInvalidValue;
 }

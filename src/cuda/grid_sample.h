@@ -15,7 +15,7 @@ struct tachy_cuda_grid_sample {
     int64_t next_grid;          // floats from picture to picture; 0: all have one grid
     int size[3];                // of the input along x, y, z
     int out[3];                 // of the output
-    int dims;                   // 2 or 3
+    int dims;                   // 2 or 3; CUBIC: 2
     int channels, count;        // pictures, at most 65535
     enum tachy_dtype dtype;     // F32 or F16; sums are float32
     int mode, outside, align;   // TACHY_GRID_*

@@ -18,6 +18,7 @@ static bool is_strict(const struct tachy_node *n, int i)
     case TACHY_OP_RESIZE: return i < 2;
     case TACHY_OP_POOL:
     case TACHY_OP_LAYER_NORM:
+    case TACHY_OP_GRID_SAMPLE:
     case TACHY_OP_GROUP_NORM: return i == 0;
     default: return false;
     }
@@ -32,6 +33,7 @@ static bool writes_either(enum tachy_plan_op op)
     case TACHY_OP_MATMUL:
     case TACHY_OP_POOL:
     case TACHY_OP_LAYER_NORM:
+    case TACHY_OP_GRID_SAMPLE:
     case TACHY_OP_GROUP_NORM: return false;
     default: return true;
     }
@@ -57,15 +59,15 @@ struct half {
     struct tachy_graph *g;
     int nb;                           // values when it began; by their ids:
     struct tachy_value **cast[TYPES]; // what it was cast to before
-    bool *scale;                      // it scales channels, which kernels take as float32
+    bool *single;                     // it scales channels or is a grid, which kernels take as float32
 };
 
-static void find_scales(struct half *h)
+static void find_single(struct half *h)
 {
     for (const struct tachy_node *n = h->g->first; n; n = n->next) {
-        int i = n->op == TACHY_OP_RESIZE ? 2 : n->op == TACHY_OP_CONV ? 4 : n->nb_in;
+        int i = n->op == TACHY_OP_RESIZE ? 2 : n->op == TACHY_OP_CONV ? 4 : n->op == TACHY_OP_GRID_SAMPLE ? 1 : n->nb_in;
         if (i < n->nb_in && n->in[i])
-            h->scale[n->in[i]->id] = true;
+            h->single[n->in[i]->id] = true;
     }
 }
 
@@ -87,7 +89,7 @@ static struct tachy_value *cast_before(struct tachy_graph *g, struct tachy_node 
     return tachy_graph_node(g, before, TACHY_OP_RESHAPE, "cast", NULL, &v, 1, c) ? c : NULL;
 }
 
-// An output of the graph, or a scale, behind a node that writes what it reads: made as float16 and widened. `all`:
+// An output of the graph, or what has to be float32, behind a node that writes what it reads: made as float16 and widened. `all`:
 // every other user gets the float16 value.
 static int widen(struct tachy_graph *g, struct tachy_node *n, bool all)
 {
@@ -109,14 +111,14 @@ static int widen(struct tachy_graph *g, struct tachy_node *n, bool all)
 
 static int narrow_result(struct half *h, struct tachy_node *n)
 {
-    bool scale = n->out->id < h->nb && h->scale[n->out->id];
+    bool single = n->out->id < h->nb && h->single[n->out->id];
     if (n->out->dtype != TACHY_F32)
         return TACHY_OK;
-    if (!scale && !is_output(h->g, n->out)) {
+    if (!single && !is_output(h->g, n->out)) {
         n->out->dtype = grows(n) ? TACHY_F32 : TACHY_F16;
         return TACHY_OK;
     }
-    return writes_either(n->op) ? TACHY_OK : widen(h->g, n, !scale);
+    return writes_either(n->op) ? TACHY_OK : widen(h->g, n, !single);
 }
 
 // The floats that a node reads in one type become `type`.
@@ -144,11 +146,11 @@ int tachy_plan_half_but(struct tachy_graph *g, const bool *single)
     int err = TACHY_OK, i = 0;
     h.cast[TACHY_F32] = calloc((size_t)h.nb + 1, sizeof(*h.cast[0]));
     h.cast[TACHY_F16] = calloc((size_t)h.nb + 1, sizeof(*h.cast[0]));
-    h.scale = calloc((size_t)h.nb + 1, sizeof(*h.scale));
-    if (!h.cast[TACHY_F32] || !h.cast[TACHY_F16] || !h.scale)
+    h.single = calloc((size_t)h.nb + 1, sizeof(*h.single));
+    if (!h.cast[TACHY_F32] || !h.cast[TACHY_F16] || !h.single)
         err = TACHY_ERR_NOMEM;
     else
-        find_scales(&h);
+        find_single(&h);
     for (struct tachy_node *n = g->first; n && err == TACHY_OK; n = next, i++) {
         next = n->next; // before a cast that is put between them
         err = cast_operands(&h, n, single && single[i] ? TACHY_F32 : TACHY_F16);
@@ -157,7 +159,7 @@ int tachy_plan_half_but(struct tachy_graph *g, const bool *single)
     }
     free(h.cast[TACHY_F32]);
     free(h.cast[TACHY_F16]);
-    free(h.scale);
+    free(h.single);
     return err;
 }
 

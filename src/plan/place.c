@@ -101,7 +101,8 @@ static bool may_be_view(const struct placing *p, const struct tachy_value *v)
         const struct tachy_node *n = u->by;
         ptrdiff_t i = u - n->use;
         bool dense = n->op == TACHY_OP_RESIZE ? i == 2 : n->op == TACHY_OP_CONV && (i == 1 || i == 4); // weights, scales
-        if (!takes_views(p->rules, n->op) || dense)
+        bool grid = p->rules->own_types && n->op == TACHY_OP_GRID_SAMPLE && i == 1;
+        if (!takes_views(p->rules, n->op) || dense || grid)
             return false;
     }
     for (int i = 0; i < g->nb_out; i++)

@@ -56,6 +56,17 @@ struct tachy_resize_shape plan_resize_shape(const struct tachy_node *n)
         places[a->resize.coords], rounds[a->resize.round & 3]};
 }
 
+struct tachy_grid_axis plan_grid_axis(const struct tachy_node *n, int d)
+{
+    static const int modes[] = {[TACHY_PLAN_NEAREST] = TACHY_GRID_NEAREST, [TACHY_PLAN_LINEAR] = TACHY_GRID_LINEAR,
+                                [TACHY_PLAN_CUBIC] = TACHY_GRID_CUBIC};
+    static const int outside[] = {[TACHY_PLAN_ZEROS] = TACHY_GRID_ZEROS, [TACHY_PLAN_BORDER] = TACHY_GRID_BORDER,
+                                  [TACHY_PLAN_REFLECTION] = TACHY_GRID_REFLECTION};
+    const struct tachy_value *x = n->in[0];
+    return (struct tachy_grid_axis){modes[n->attr.grid.mode], outside[n->attr.grid.outside], n->attr.grid.align_corners,
+                                    (int)x->shape[x->rank - 1 - d]};
+}
+
 struct tachy_act plan_act(const struct tachy_plan_act_of *a)
 {
     static const enum tachy_act_kind kinds[] = {

@@ -6,7 +6,7 @@
 // Where a grid's numbers lie in a picture or volume, and what is there: GridSample of ONNX, which is
 // grid_sample of PyTorch.
 
-enum { TACHY_GRID_LINEAR, TACHY_GRID_NEAREST };
+enum { TACHY_GRID_LINEAR, TACHY_GRID_NEAREST, TACHY_GRID_CUBIC };
 enum { TACHY_GRID_ZEROS, TACHY_GRID_BORDER, TACHY_GRID_REFLECTION }; // outside of the input
 
 // Pixels. What lies further out lies here; what is no number lies at -TACHY_GRID_FAR. So it has a neighbour whose
@@ -33,9 +33,13 @@ struct tachy_grid_axis {
     int size;          // pixels
 };
 
-// The two neighbours of a grid's number on one axis and the weight of the second; an index of -1 is a
-// zero. NEAREST: both are the one pixel and the weight is 0. Rounds half to even.
-void tachy_ref_grid_axis(const struct tachy_grid_axis *a, float at, int index[2], float *second);
+// The neighbours of a grid's number on one axis and their weights; an index of -1 is a zero. LINEAR has two, NEAREST
+// one, rounded half to even, CUBIC four, of which each is brought inside by itself.
+struct tachy_grid_taps {
+    int n, index[4];
+    float weight[4];
+};
+void tachy_ref_grid_axis(const struct tachy_grid_axis *a, float at, struct tachy_grid_taps *t);
 
 // One output of a channel: `step` is the elements to a neighbour along each axis, `dims` 2 or 3, in
 // the order of the grid (x, y, z).

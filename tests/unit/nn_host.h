@@ -483,6 +483,37 @@ static int host_transpose(const struct tachy_nn_transpose *a, cuda_stream stream
     return 0;
 }
 
+static int host_grid_sample(const struct tachy_cuda_grid_sample *a, cuda_stream stream)
+{
+    int64_t positions = (int64_t)a->out[0] * a->out[1] * (a->dims == 3 ? a->out[2] : 1);
+    for (int64_t i = 0; i < positions * a->count; i++) {
+        struct tachy_grid_taps t[3] = {{.n = 1, .weight = {1}}, {.n = 1, .weight = {1}}, {.n = 1, .weight = {1}}};
+        int64_t at = i % positions, k = i / positions, to = k * a->next_dst;
+        for (int d = 0; d < a->dims; d++) {
+            const struct tachy_grid_axis axis = {a->mode, a->outside, a->align, a->size[d]};
+            tachy_ref_grid_axis(&axis, (float)host_load(a->grid, TACHY_F32, k * a->next_grid + at * a->dims + d), &t[d]);
+        }
+        for (int64_t d = 0, rest = at; d < a->dims; rest /= a->out[d], d++)
+            to += rest % a->out[d] * a->step_dst[d];
+        for (int c = 0; c < a->channels; c++) {
+            double sum = 0;
+            for (int j = 0; j < t[0].n * t[1].n * t[2].n; j++) {
+                const int p[3] = {j % t[0].n, j / t[0].n % t[1].n, j / t[0].n / t[1].n};
+                double w = 1;
+                int64_t from = k * a->next_src + c * a->chan_src;
+                for (int d = 0; d < a->dims; d++) {
+                    w *= t[d].index[p[d]] < 0 ? 0 : (double)t[d].weight[p[d]];
+                    from += t[d].index[p[d]] * a->step_src[d];
+                }
+                if (w < 0 || w > 0)
+                    sum += w * host_load(a->src, a->dtype, from);
+            }
+            host_store(a->dst, a->dtype, to + c * a->chan_dst, sum);
+        }
+    }
+    return 0;
+}
+
 static int host_product(const struct tachy_nn_gemm_shape *s, const struct tachy_nn_gemm_io *io, cuda_stream stream)
 {
     if (s->bias || s->add || s->act)
@@ -501,7 +532,7 @@ static int host_product(const struct tachy_nn_gemm_shape *s, const struct tachy_
 
 static const struct tachy_nn_kernels host_kernels = {
     .arg = host_arg, .conv = host_conv, .conv_depthwise = host_conv_depthwise, .conv_stem = host_conv_stem, .conv_tma = host_conv_tma, .fill = host_fill,
-    .gather = host_gather, .interpolate = host_interpolate, .layer_norm = host_layer_norm, .pointwise = host_pointwise, .pool = host_pool,
+    .gather = host_gather, .grid_sample = host_grid_sample, .interpolate = host_interpolate, .layer_norm = host_layer_norm, .pointwise = host_pointwise, .pool = host_pool,
     .reduce = host_reduce, .softmax = host_softmax, .scatter = host_scatter, .squeeze = host_squeeze,
     .top = host_top, .transpose = host_transpose,
     .depthwise_parts = host_depthwise_parts, .product = host_product,

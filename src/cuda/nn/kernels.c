@@ -8,6 +8,7 @@ const struct tachy_nn_kernels *tachy_nn_kernels(void)
 #include "cuda/nn/kernels.inc"
 #undef KERNEL
         .depthwise_parts = tachy_nn_depthwise_parts,
+        .grid_sample = tachy_cuda_run_grid_sample,
     };
     return &all;
 #else

@@ -1,4 +1,5 @@
 #pragma once
+#include "cuda/grid_sample.h"
 #include "cuda/nn/conv.h"
 #include "cuda/nn/gemm.h"
 #include "cuda/nn/index.h"
@@ -18,6 +19,7 @@ struct tachy_nn_kernels {
 #include "cuda/nn/kernels.inc"
 #undef KERNEL
     int (*depthwise_parts)(const struct tachy_nn_conv *a); // of the sums of conv_depthwise: see conv.h
+    int (*grid_sample)(const struct tachy_cuda_grid_sample *a, cuda_stream stream); // that of cuda/kernels.h
     // Products of two computed matrices; NULL: they are cuBLASLt's. Loops on the host have one.
     int (*product)(const struct tachy_nn_gemm_shape *s, const struct tachy_nn_gemm_io *io, cuda_stream stream);
 };

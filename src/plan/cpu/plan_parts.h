@@ -65,10 +65,8 @@ struct plan_norm {
 
 struct plan_grid {
     int dims; // 2 or 3
-    enum tachy_plan_resize mode;
-    enum tachy_plan_outside outside;
-    bool align;
-    int channels, size[3], out[3];
+    struct tachy_grid_axis axis[3]; // x, y, z
+    int channels, out[3];
     ptrdiff_t x[5], y[5], at[5]; // steps of input, output and grid along their dimensions
 };
 

@@ -129,7 +129,7 @@ static cuda_steps_fn *const steps_of[TACHY_OP_COUNT] = {
     [TACHY_OP_LAYER_NORM] = cuda_steps_layer_norm, [TACHY_OP_GATHER] = cuda_steps_gather,
     [TACHY_OP_GATHER_EACH] = cuda_steps_gather, [TACHY_OP_GATHER_ND] = cuda_steps_gather,
     [TACHY_OP_SCATTER_EACH] = cuda_steps_scatter, [TACHY_OP_SCATTER_ND] = cuda_steps_scatter,
-    [TACHY_OP_TOP] = cuda_steps_top,
+    [TACHY_OP_TOP] = cuda_steps_top,           [TACHY_OP_GRID_SAMPLE] = cuda_steps_grid,
 };
 
 static int label(struct cuda_plan *p, int from, enum tachy_plan_op op, const char *name, const struct tachy_value *out)

@@ -30,6 +30,7 @@ enum cuda_kind {
     CUDA_GATHER,
     CUDA_SCATTER,
     CUDA_TOP,
+    CUDA_GRID_SAMPLE,
     CUDA_KINDS
 };
 
@@ -63,6 +64,7 @@ union cuda_args {
     struct tachy_nn_squeeze squeeze;
     struct tachy_nn_index index;
     struct tachy_nn_top top;
+    struct tachy_cuda_grid_sample grid_sample;
 };
 
 struct cuda_step {
@@ -204,7 +206,7 @@ cuda_address cuda_conv_weights(struct cuda_build *b, const struct tachy_node *n,
 typedef int cuda_steps_fn(struct cuda_build *b, const struct tachy_node *n);
 cuda_steps_fn cuda_steps_conv, cuda_steps_matmul, cuda_steps_elements, cuda_steps_copy, cuda_steps_concat, cuda_steps_pad,
     cuda_steps_pool, cuda_steps_resize, cuda_steps_reduce, cuda_steps_arg, cuda_steps_softmax, cuda_steps_layer_norm, cuda_steps_gather,
-    cuda_steps_scatter, cuda_steps_top;
+    cuda_steps_scatter, cuda_steps_top, cuda_steps_grid;
 cuda_steps_fn cuda_steps_end; // what is behind a product: its third operand is added, then its function
 // A dense tensor as [outer][n][inner], the marked axes being the n. False: they do not lie side by side.
 struct cuda_axes {

@@ -105,7 +105,8 @@ const char *cuda_refuses(const struct tachy_node *n)
     case TACHY_OP_GATHER_ND:
     case TACHY_OP_SCATTER_EACH:
     case TACHY_OP_SCATTER_ND: return refuse_picking(n);
-    case TACHY_OP_GRID_SAMPLE: return "an operator that plans of a GPU do not have yet";
+    case TACHY_OP_GRID_SAMPLE:
+        return n->out->shape[0] > 65535 || n->out->shape[1] > 65535 ? "more than 65535 pictures or channels" : NULL;
     default: return NULL;
     }
 }

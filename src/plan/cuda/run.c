@@ -30,6 +30,7 @@ static const uint16_t addresses[CUDA_KINDS][ADDRESSES] = {
     [CUDA_GATHER] = {AT(index.table.data), AT(index.index.data), AT(index.list.data)},
     [CUDA_SCATTER] = {AT(index.table.data), AT(index.index.data), AT(index.list.data)},
     [CUDA_TOP] = {AT(top.in), AT(top.out)},
+    [CUDA_GRID_SAMPLE] = {AT(grid_sample.src), AT(grid_sample.dst), AT(grid_sample.grid)},
 };
 
 static cuda_address real(cuda_address at, const cuda_address *base)
@@ -100,6 +101,7 @@ int cuda_launch(const struct cuda_plan *p, const struct cuda_step *s, struct cud
     case CUDA_GATHER: return k->gather(&a.index, stream);
     case CUDA_SCATTER: return k->scatter(&a.index, stream);
     case CUDA_TOP: return k->top(&a.top, stream);
+    case CUDA_GRID_SAMPLE: return k->grid_sample(&a.grid_sample, stream);
     case CUDA_KINDS: break;
     }
     return CUDA_INVALID_VALUE;

@@ -1,7 +1,7 @@
 #include "base/base.h"
 #include "plan/cuda/walk.h"
 
-// Steps that find or follow indices.
+// Steps that find or follow indices, and positions in a grid.
 
 enum { LIST, TABLE, INDEX }; // walkers: what is picked or written, what from or where to, and by what
 struct picking {
@@ -151,4 +151,37 @@ int cuda_steps_top(struct cuda_build *b, const struct tachy_node *n)
         .out_step = a.inner, .out_inner = 1, .outer = a.outer, .n = a.n, .inner = a.inner, .k = k, .min = n->attr.arg.min,
         .dtype = n->in[0]->dtype};
     return TACHY_OK;
+}
+
+// `v` as floats of type `t`, a constant in ONNX's order. False: out of memory.
+static bool floats_at(struct cuda_build *b, const struct tachy_value *v, enum tachy_dtype t, cuda_address *at)
+{
+    *at = v->data ? cuda_floats(b, t, v->data, tachy_value_elements(v)) : cuda_tensor(b, v).data;
+    return *at;
+}
+
+int cuda_steps_grid(struct cuda_build *b, const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *grid = n->in[1], *y = n->out;
+    struct lattice from = lattice_of(b, x), to = lattice_of(b, y);
+    struct cuda_step *s = cuda_step(b, CUDA_GRID_SAMPLE);
+    if (!s)
+        return TACHY_ERR_NOMEM;
+    if (grid->dtype != TACHY_F32)
+        return TACHY_ERR_UNSUPPORTED;
+    struct tachy_cuda_grid_sample *g = &s->a.grid_sample;
+    struct tachy_grid_axis axis = plan_grid_axis(n, 0);
+    *g = (struct tachy_cuda_grid_sample){
+        .next_src = from.step[0], .chan_src = from.step[1], .next_dst = to.step[0], .chan_dst = to.step[1],
+        .next_grid = tachy_value_elements(grid) / grid->shape[0], .dims = x->rank - 2, .channels = (int)x->shape[1],
+        .count = (int)x->shape[0], .dtype = y->dtype, .mode = axis.mode, .outside = axis.outside, .align = axis.align};
+    for (int d = 0; d < g->dims; d++) {
+        g->size[d] = plan_grid_axis(n, d).size;
+        g->out[d] = (int)y->shape[y->rank - 1 - d];
+        g->step_src[d] = from.step[x->rank - 1 - d];
+        g->step_dst[d] = to.step[y->rank - 1 - d];
+    }
+    return floats_at(b, x, y->dtype, &g->src) && floats_at(b, y, y->dtype, &g->dst) && floats_at(b, grid, TACHY_F32, &g->grid)
+               ? TACHY_OK
+               : TACHY_ERR_NOMEM;
 }
