@@ -112,6 +112,7 @@ int args_parse(struct cli *c, int argc, char **argv);
 // last one is printed by message_failed(). Thread-safe.
 struct message_slot {
     char error[1024];
+    bool printed; // as it came
 };
 // Errors that this log receives, and those of the calling thread, are kept in `slot` from now on
 // (NULL: where all threads share). So two commands that run at once keep theirs apart.

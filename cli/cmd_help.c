@@ -107,6 +107,8 @@ static int run_help(struct cli *c)
         return STATUS_OK;
     }
     const struct verb *v = cli_verb(c->args[0]);
+    if (c->n_args > 1)
+        return message_usage("help takes one command; %.60s is one too many", c->args[1]);
     if (!v) {
         message_failed(cli_unknown_verb(c->args[0]));
         return STATUS_USAGE;

@@ -30,6 +30,7 @@ struct run {
 // ---- Signals ----
 
 static _Atomic(tachy_control *) signalled; // what a signal stops; NULL: nothing is left to
+static atomic_bool writes_files;           // one has been begun
 static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
 enum { N_ENDS = sizeof(ends) / sizeof(ends[0]) };
 static struct sigaction before[N_ENDS];
@@ -38,7 +39,8 @@ static void on_signal(int sig)
 {
     tachy_control *control = signalled;
     if (!control || tachy_control_stopped(control))
-        terminal_exit(STATUS_INTERRUPTED, "\ntachy: stopped at once; a .part file may be left\n");
+        terminal_exit(STATUS_INTERRUPTED, atomic_load(&writes_files) ? "\ntachy: stopped at once; a .part file may be left\n"
+                                                                     : "\ntachy: stopped at once\n");
     terminal_unblock();
     tachy_control_stop(control);
 }
@@ -68,6 +70,8 @@ void control_close(tachy_control **c)
 static void on_begin(void *user, const struct tachy_job_file *f)
 {
     struct run *r = user;
+    if (f->output && strcmp(f->output, "-") != 0)
+        atomic_store(&writes_files, true);
     if (!r->together) {
         progress_start(&r->progress[f->index], r->c, f->input);
         return;

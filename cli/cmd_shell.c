@@ -43,7 +43,7 @@ static atomic_bool ended; // by a signal
 static void on_end(int sig)
 {
     if (atomic_exchange(&ended, true))
-        terminal_exit(STATUS_INTERRUPTED, "\ntachy: ended at once; a .part file may be left\n");
+        terminal_exit(STATUS_INTERRUPTED, "\ntachy: ended at once; jobs that were running may leave .part files\n");
     terminal_unblock();
     prompt_wake();
 }

@@ -338,6 +338,22 @@ static int split(const char *line, int *argc, char ***argv)
     }
 }
 
+static int unknown(const struct console *k, const char *name)
+{
+    enum { MOST = 128 };
+    const char *names[MOST];
+    const struct command *const tables[] = {k->own, commands};
+    size_t n = 0;
+    for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++)
+        for (const struct command *c = tables[t]; c && c->name && n < MOST; c++)
+            names[n++] = c->name;
+    for (const struct verb *const *v = cli_verbs(); k->run_verb && *v && n < MOST; v++)
+        names[n++] = (*v)->name;
+    const char *near = tachy_nearest(name, names, n);
+    return near ? message_usage("unknown command %.60s; did you mean %s?", name, near)
+                : message_usage("unknown command %.60s; help lists them", name);
+}
+
 int console_line(struct console *k, const char *line)
 {
     int argc = 0;
@@ -354,7 +370,7 @@ int console_line(struct console *k, const char *line)
     if (c)
         status = c->run(k, argc, argv);
     else
-        status = argc ? message_usage("%.60s is no command; help lists them", name) : k->last_status;
+        status = argc ? unknown(k, name) : k->last_status;
     fflush(k->out);
     free(argv);
     return status;
@@ -394,7 +410,7 @@ static bool goes_on(void *user)
 
 int console_run(struct cli *c, int (*work)(void *arg), void *arg)
 {
-    struct message_slot slot = {""};
+    struct message_slot slot = {0};
     struct work w = {.fn = work, .arg = arg};
     struct console *k = &w.console;
     *k = (struct console){.c = c, .control = c->control, .for_run = true};

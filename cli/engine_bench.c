@@ -75,7 +75,7 @@ static struct tachy_engine_params params_of(const struct bench *b, const struct 
 
 static void open_row(const struct bench *b, struct bench_row *r)
 {
-    struct message_slot slot = {{0}};
+    struct message_slot slot = {0};
     struct tachy_log log = message_log(&slot);
     log.max_level = TACHY_LOG_ERR;
     struct tachy_engine_params p = params_of(b, r, &log);
@@ -188,7 +188,7 @@ static int judge_rows(const struct bench *b, struct bench_row *first, tachy_engi
 static void judge_there(const struct bench *b, struct bench_row *first)
 {
     double *reference[TACHY_MAX_IO] = {0};
-    struct message_slot slot = {{0}};
+    struct message_slot slot = {0};
     struct tachy_log log = message_log(&slot);
     struct tachy_engine_params p = params_of(b, first, &log);
     struct engine_frames *frames = NULL;
@@ -221,7 +221,7 @@ static void judge_there(const struct bench *b, struct bench_row *first)
 static void judge(const struct bench *b, const struct bench_row *first)
 {
     double *reference[TACHY_MAX_IO] = {0};
-    struct message_slot slot = {{0}}; // why there is none is said by the note under the table
+    struct message_slot slot = {0}; // why there is none is said by the note under the table
     struct tachy_log log = message_log(&slot);
     struct tachy_engine_params p = params_of(b, first, &log);
     p.threads = 1;

@@ -49,6 +49,7 @@ static void print_line(const char *prefix, const char *text)
 {
     char line[1100];
     snprintf(line, sizeof(line), "tachy: %s%s", prefix, text);
+    tachy_hide_secrets(line);
     make_printable(line);
     size_t n = strlen(line);
     snprintf(line + n, sizeof(line) - n, "\n");
@@ -61,6 +62,7 @@ static void receive(void *user, enum tachy_log_level level, const char *msg)
     pthread_mutex_lock(&lock);
     if (level == TACHY_LOG_ERR) {
         snprintf(to->error, sizeof(to->error), "%s", msg);
+        to->printed = talkative;
         if (talkative)
             print_line("error: ", msg);
     } else {
@@ -87,6 +89,7 @@ void message_error(const char *fmt, ...)
     va_start(ap, fmt);
     pthread_mutex_lock(&lock);
     vsnprintf(slot()->error, sizeof(slot()->error), fmt, ap);
+    slot()->printed = false;
     pthread_mutex_unlock(&lock);
     va_end(ap);
 }
@@ -123,9 +126,11 @@ int message_failed(int err)
 {
     message_status(NULL);
     pthread_mutex_lock(&lock);
-    char *error = slot()->error;
-    print_line("", error[0] ? error : tachy_err_text(err));
-    error[0] = '\0';
+    struct message_slot *s = slot();
+    if (!s->printed)
+        print_line("", s->error[0] ? s->error : tachy_err_text(err));
+    s->error[0] = '\0';
+    s->printed = false;
     pthread_mutex_unlock(&lock);
     return status_of(err);
 }
@@ -147,6 +152,7 @@ void message_status(const char *line)
     pthread_mutex_lock(&lock);
     erase_status();
     snprintf(status, sizeof(status), "%s", line && !hook ? line : "");
+    tachy_hide_secrets(status);
     make_printable(status);
     fputs(status, stderr);
     fflush(stderr);

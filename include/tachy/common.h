@@ -100,7 +100,13 @@ struct tachy_rational {
     int num, den;
 };
 
-// Closest of `n` names to `word` by edit distance, for "did you mean"; NULL: none is near. Entries may be NULL.
+// Covers the secrets of network addresses in `text` by stars, in place; NULL does nothing: "user:password@", the last part of
+// an address of RTMP, which is the stream's key, and the values of key, passphrase, password, sig, signature, streamid and
+// token in a query. The library does this to each message that it logs.
+TACHY_API void tachy_hide_secrets(char *text);
+
+// Closest of `n` names to `word` by edit distance, for "did you mean"; NULL: none is near. Entries may be NULL. Of two that
+// are as near, the one with the word's first letter.
 TACHY_API const char *tachy_nearest(const char *word, const char *const *names, size_t n);
 
 #ifdef __cplusplus

@@ -49,6 +49,7 @@ void tachy_vmsg(const struct tachy_log *log, enum tachy_log_level level, const c
         return;
     char msg[1024];
     vsnprintf(msg, sizeof(msg), fmt, ap);
+    tachy_hide_secrets(msg);
     log->fn(log->user, level, msg);
 }
 
@@ -269,8 +270,9 @@ const char *tachy_nearest(const char *word, const char *const *names, size_t n)
         return NULL;
     size_t least = strlen(word) / 2 + 1;
     for (size_t i = 0; i < n; i++) {
-        size_t d = names[i] ? distance(word, names[i], least) : SIZE_MAX;
-        if (d < least) {
+        bool begins = best && names[i] && *names[i] == *word && *best != *word;
+        size_t d = names[i] ? distance(word, names[i], least + begins) : SIZE_MAX;
+        if (d < least + begins) {
             least = d;
             best = names[i];
         }

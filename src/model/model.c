@@ -41,7 +41,7 @@ static int card_of_file(struct card_doc **doc, const char *file, const struct ta
                          file);
     else if (card && access(card, R_OK) != 0)
         err = tachy_fail(log, TACHY_ERR_INVAL, "%s: a model file needs its card, beside it as %s or with --card FILE; "
-                         "docs/models.md says how to write one", file, card);
+                         "`tachy model card %s > %s` begins one", file, card, file, card);
     if (err == TACHY_OK)
         err = card_read(doc, card, log);
     free(card);

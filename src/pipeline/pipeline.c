@@ -270,6 +270,7 @@ static int enlist(tachy_stream *s)
         p->window_sum += s->mask + 1;
     p->in_turns |= s->sched.on_gpu;
     p->grouped |= s->group > 1;
+    p->ordered |= s->first_turn < s->nb_spans;
     pthread_mutex_unlock(&p->lock);
     if (err == TACHY_OK) {
         s->next = p->streams;

@@ -237,6 +237,7 @@ struct tachy_pipeline {
     struct pipeline_queue infer, composite;
     bool in_turns;       // a stream's frames are a GPU's: jobs come from the two in turn
     bool grouped;        // a stream's items go several at once
+    bool ordered;        // a stream's items take turns: who had one brings the next
     bool took_composite; // last
     int64_t window_sum; // of all streams: what the queues have room for
     int idle;      // workers that wait

@@ -487,14 +487,14 @@ static void idle(struct pipeline_worker *w)
     p->waking = false;
 }
 
-// Where a worker only puts work on another device it has time: behind few jobs it rests, longer and longer, until some
-// have come that go together, and nobody is woken for each of them. Of several that rest one comes by itself, the
-// others when there is enough to do: else each would find a part of what goes together. Not where frames are live.
-// Under the lock.
+// A worker that only puts work on another device has time. After few jobs it rests, longer and longer, until some have come
+// that go together, and nobody is woken for each of them. Of several that rest one comes by itself, the others when there is
+// enough to do: else each would find a part of what goes together. Not if frames are live, and not between turns: one job
+// at a time is ready then, and the next one comes when it is done. Under the lock.
 static void rest(struct pipeline_worker *w, int done)
 {
     struct tachy_pipeline *p = w->pipeline;
-    if (!p->grouped || atomic_load_explicit(&p->prompt, memory_order_relaxed))
+    if (!p->grouped || p->ordered || atomic_load_explicit(&p->prompt, memory_order_relaxed))
         return;
     w->rest_us = sched_rest(w->rest_us, done >= PIPELINE_ENOUGH);
     p->resting++;

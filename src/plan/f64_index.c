@@ -20,7 +20,7 @@ void f64_select(const struct f64_node *f)
 // An index of an axis; what is out of range is cut to the nearest that is there.
 static int64_t picked(double index, int64_t size)
 {
-    int64_t i = index > -1e9 && index < 1e9 ? (int64_t)index : 0;
+    int64_t i = (int64_t)fmin(fmax(index, -1e9), 1e9);
     i = i < 0 ? i + size : i;
     return TACHY_CLAMP(i, 0, size - 1);
 }

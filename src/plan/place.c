@@ -80,7 +80,8 @@ static bool is_renaming(const struct tachy_node *n, const struct tachy_view *in)
 // Whether it works along an axis, for which a GPU's kernels want dense tensors.
 static bool is_along(enum tachy_plan_op op)
 {
-    return op == TACHY_OP_REDUCE || op == TACHY_OP_ARG || op == TACHY_OP_TOP || op == TACHY_OP_SOFTMAX;
+    return op == TACHY_OP_REDUCE || op == TACHY_OP_ARG || op == TACHY_OP_TOP || op == TACHY_OP_SOFTMAX ||
+           op == TACHY_OP_LAYER_NORM;
 }
 
 static bool takes_views(const struct plan_place_rules *r, enum tachy_plan_op op)

@@ -1,7 +1,5 @@
 #include "postprocess/decode_priv.h"
 
-#include "ref/ref_preprocess.h"
-
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,27 +7,11 @@
 
 // Opening a decoder: which output is what, and how many rows of how many numbers it has.
 
-float decode_at(const struct tachy_decoder *d, const struct decode_part *part, const struct tachy_decoder_frame *f,
-                int64_t i)
-{
-    const struct tachy_tensor *t = &f->out[part->out];
-    i += f->item * part->rows * part->cols;
-    switch (t->dtype) {
-    case TACHY_F32: return ((const float *)t->data)[i];
-    case TACHY_F16: return tachy_ref_float(((const uint16_t *)t->data)[i]);
-    case TACHY_U8: return ((const uint8_t *)t->data)[i];
-    case TACHY_I8: return ((const int8_t *)t->data)[i];
-    case TACHY_I32: return (float)((const int32_t *)t->data)[i];
-    case TACHY_I64: return (float)((const int64_t *)t->data)[i];
-    }
-    return NAN;
-}
-
-void decode_read(const struct tachy_decoder *d, const struct decode_part *part, const struct tachy_decoder_frame *f,
-                 int64_t first, int64_t n, int64_t step, float *to)
+void decode_read(const struct decode_part *part, const struct tachy_decoder_frame *f, int64_t first, int64_t n, int64_t step,
+                 float *to)
 {
     for (int64_t i = 0; i < n; i++)
-        to[i] = decode_at(d, part, f, first + i * step);
+        to[i] = decode_at(part, f, first + i * step);
 }
 
 float decode_sigmoid(float v) { return 1 / (1 + expf(-v)); }

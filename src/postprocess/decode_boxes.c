@@ -23,8 +23,8 @@ static float number(const struct tachy_decoder *d, const struct decode_part *par
     int l = level_of(d, parts, &row);
     const struct decode_part *p = &parts[l];
     if (d->card->kind == TACHY_DECODE_YOLO && d->card->columns)
-        return decode_at(d, p, f, k * p->rows + row);
-    return decode_at(d, p, f, row * p->cols + k);
+        return decode_at(p, f, k * p->rows + row);
+    return decode_at(p, f, row * p->cols + k);
 }
 
 struct best {
@@ -150,7 +150,7 @@ static int64_t rows_given(const struct tachy_decoder *d, const struct tachy_deco
 {
     if (d->count.out < 0)
         return d->rows;
-    float n = decode_at(d, &d->count, f, 0);
+    float n = decode_at(&d->count, f, 0);
     return n > 0 ? TACHY_MIN((int64_t)fminf(n, 1e9f), d->rows) : 0;
 }
 
@@ -167,7 +167,7 @@ static void find(struct tachy_decoder *d, const struct tachy_decoder_frame *f)
         if (!sane(b->box[b->nb]))
             continue;
         if (d->classes.out >= 0)
-            best.class_id = (int)TACHY_CLAMP(decode_at(d, &d->classes, f, row), 0.0f, 1e6f);
+            best.class_id = (int)TACHY_CLAMP(decode_at(&d->classes, f, row), 0.0f, 1e6f);
         b->score[b->nb] = best.score;
         b->class_id[b->nb] = best.class_id;
         b->row[b->nb++] = row;

@@ -17,12 +17,13 @@ static void set_points(const struct tachy_decoder *d, const struct tachy_decoder
     f->about->nb_points = d->card->nb_points;
 }
 
-static struct tachy_point point_of(const struct tachy_decoder *d, const struct tachy_decoder_frame *f, int64_t first)
+static struct tachy_point point_of(const struct tachy_decoder *d, const struct tachy_decoder_frame *f, const char *order,
+                                   int64_t first)
 {
     float sx = d->card->shares ? (float)d->width : 1, sy = d->card->shares ? (float)d->height : 1;
     struct tachy_point p = {.score = 1};
-    for (const char *o = d->card->order; *o; o++, first++) {
-        float v = decode_at(d, &d->part[0], f, first);
+    for (const char *o = order; *o; o++, first++) {
+        float v = decode_at(&d->part[0], f, first);
         switch (*o) {
         case 'x': p.x = v * sx; break;
         case 'y': p.y = v * sy; break;
@@ -36,11 +37,13 @@ static struct tachy_point point_of(const struct tachy_decoder *d, const struct t
 
 int decode_points_run(tachy_decoder *d, const struct tachy_decoder_frame *f, struct tachy_regions *list)
 {
+    const char *order = d->card->order;
+    const int64_t each = (int64_t)strlen(order);
     struct tachy_point *p = place_for_points(d, list);
     if (!p)
         return TACHY_ERR_NOMEM;
     for (int i = 0; i < d->card->nb_points; i++)
-        p[i] = point_of(d, f, i * (int64_t)strlen(d->card->order));
+        p[i] = point_of(d, f, order, i * each);
     set_points(d, f, p);
     return TACHY_OK;
 }
@@ -71,7 +74,7 @@ static struct tachy_point peak(const struct tachy_decoder *d, const struct tachy
     int64_t base = k * m->map, best = 0;
     float most = -INFINITY;
     for (int64_t i = 0; i < (int64_t)m->w * m->h; i++) {
-        float v = decode_at(d, part, f, base + i / m->w * m->y + i % m->w * m->x);
+        float v = decode_at(part, f, base + i / m->w * m->y + i % m->w * m->x);
         if (v > most) {
             most = v;
             best = i;
@@ -79,8 +82,8 @@ static struct tachy_point peak(const struct tachy_decoder *d, const struct tachy
     }
     int x = (int)(best % m->w), y = (int)(best / m->w);
     int64_t at = base + y * m->y + x * m->x;
-    float dx = x > 0 && x < m->w - 1 ? shift(decode_at(d, part, f, at - m->x), decode_at(d, part, f, at + m->x)) : 0;
-    float dy = y > 0 && y < m->h - 1 ? shift(decode_at(d, part, f, at - m->y), decode_at(d, part, f, at + m->y)) : 0;
+    float dx = x > 0 && x < m->w - 1 ? shift(decode_at(part, f, at - m->x), decode_at(part, f, at + m->x)) : 0;
+    float dy = y > 0 && y < m->h - 1 ? shift(decode_at(part, f, at - m->y), decode_at(part, f, at + m->y)) : 0;
     float score = d->card->how == TACHY_SCORES_SIGMOID ? decode_sigmoid(most) : most;
     return (struct tachy_point){((float)x + 0.5f + dx) * (float)d->width / (float)m->w,
                                 ((float)y + 0.5f + dy) * (float)d->height / (float)m->h, 0, score};
@@ -117,7 +120,7 @@ int decode_classes_run(tachy_decoder *d, const struct tachy_decoder_frame *f, st
     struct tachy_named *v = tachy_regions_alloc(list, sizeof(*v) * (size_t)top);
     if (!v)
         return TACHY_ERR_NOMEM;
-    decode_read(d, &d->part[0], f, 0, n, 1, d->value);
+    decode_read(&d->part[0], f, 0, n, 1, d->value);
     decode_scores(d->card->how, d->value, n);
     r->values = v;
     r->nb_values = 0;
@@ -149,14 +152,14 @@ int decode_vector_run(tachy_decoder *d, const struct tachy_decoder_frame *f, str
 {
     int64_t n = d->part[0].cols;
     if (d->card->kind == TACHY_DECODE_SCORE) {
-        float v = decode_at(d, &d->part[0], f, 0);
+        float v = decode_at(&d->part[0], f, 0);
         f->about->score = d->card->how == TACHY_SCORES_SIGMOID ? decode_sigmoid(v) : v;
         return TACHY_OK;
     }
     float *v = tachy_regions_alloc(list, sizeof(*v) * (size_t)n);
     if (!v)
         return TACHY_ERR_NOMEM;
-    decode_read(d, &d->part[0], f, 0, n, 1, v);
+    decode_read(&d->part[0], f, 0, n, 1, v);
     double sum = 0;
     for (int64_t i = 0; i < n; i++)
         sum += (double)v[i] * v[i];

@@ -1,5 +1,8 @@
 #pragma once
 #include "postprocess/decode.h"
+#include "ref/ref_preprocess.h"
+
+#include <math.h>
 
 // Inside of the decoders.
 
@@ -35,11 +38,23 @@ struct tachy_decoder {
 };
 
 // Number i of picture `item`.
-float decode_at(const struct tachy_decoder *d, const struct decode_part *part, const struct tachy_decoder_frame *f,
-                int64_t i);
+static inline float decode_at(const struct decode_part *part, const struct tachy_decoder_frame *f, int64_t i)
+{
+    const struct tachy_tensor *t = &f->out[part->out];
+    i += f->item * part->rows * part->cols;
+    switch (t->dtype) {
+    case TACHY_F32: return ((const float *)t->data)[i];
+    case TACHY_F16: return tachy_ref_float(((const uint16_t *)t->data)[i]);
+    case TACHY_U8: return ((const uint8_t *)t->data)[i];
+    case TACHY_I8: return ((const int8_t *)t->data)[i];
+    case TACHY_I32: return (float)((const int32_t *)t->data)[i];
+    case TACHY_I64: return (float)((const int64_t *)t->data)[i];
+    }
+    return NAN;
+}
 // n numbers from number `first` on, `step` apart.
-void decode_read(const struct tachy_decoder *d, const struct decode_part *part, const struct tachy_decoder_frame *f,
-                 int64_t first, int64_t n, int64_t step, float *to);
+void decode_read(const struct decode_part *part, const struct tachy_decoder_frame *f, int64_t first, int64_t n, int64_t step,
+                 float *to);
 float decode_sigmoid(float v);
 // Scores out of what a network gives, in place: `how` for n classes.
 void decode_scores(enum tachy_decoder_scores how, float *v, int n);

@@ -58,13 +58,14 @@ void tachy_follow_detected(struct tachy_follow *f, const struct tachy_follow_par
 // The upright box around the points that are finite; false: there are none.
 static bool box_around(struct tachy_region *r)
 {
-    double x0 = INFINITY, y0 = INFINITY, x1 = -INFINITY, y1 = -INFINITY;
-    for (int i = 0; i < r->nb_points; i++) {
-        x0 = fmin(x0, r->points[i].x), x1 = fmax(x1, r->points[i].x);
-        y0 = fmin(y0, r->points[i].y), y1 = fmax(y1, r->points[i].y);
+    float x0 = INFINITY, y0 = INFINITY, x1 = -INFINITY, y1 = -INFINITY;
+    for (int i = 0; i < r->nb_points; i++) { // NaN is neither less nor more
+        const struct tachy_point *p = &r->points[i];
+        x0 = p->x < x0 ? p->x : x0, x1 = p->x > x1 ? p->x : x1;
+        y0 = p->y < y0 ? p->y : y0, y1 = p->y > y1 ? p->y : y1;
     }
-    r->x = (x0 + x1) / 2, r->y = (y0 + y1) / 2;
-    r->w = x1 - x0, r->h = y1 - y0;
+    r->x = ((double)x0 + x1) / 2, r->y = ((double)y0 + y1) / 2;
+    r->w = (double)x1 - x0, r->h = (double)y1 - y0;
     r->angle = 0;
     return isfinite(r->w) && isfinite(r->h) && r->w > 0 && r->h > 0;
 }
@@ -81,9 +82,10 @@ static int calm(struct tachy_followed *t, const struct tachy_follow_params *p, s
         if (!t->calm)
             return TACHY_ERR_NOMEM;
     }
+    const struct tachy_one_euro_turn turn = tachy_one_euro_turn(&p->calm, seconds, unit);
     for (int i = 0; i < nb; i++) {
-        points[i].x = (float)tachy_one_euro_step(&p->calm, &t->calm[2 * i], points[i].x, seconds, unit);
-        points[i].y = (float)tachy_one_euro_step(&p->calm, &t->calm[2 * i + 1], points[i].y, seconds, unit);
+        points[i].x = (float)tachy_one_euro_step(&p->calm, &turn, &t->calm[2 * i], points[i].x);
+        points[i].y = (float)tachy_one_euro_step(&p->calm, &turn, &t->calm[2 * i + 1], points[i].y);
     }
     return TACHY_OK;
 }

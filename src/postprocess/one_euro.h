@@ -15,7 +15,17 @@ struct tachy_one_euro_state {
     bool begun;
 };
 
-// `v`: the new value; `seconds` since the last one, of which 0 and less return the last one; `unit`: what counts as one
-// unit of speed (a face's width, so that near and far ones are calmed alike).
-double tachy_one_euro_step(const struct tachy_one_euro *f, struct tachy_one_euro_state *s, double v, double seconds,
-                           double unit);
+// What a step is the same in for all numbers of a frame.
+struct tachy_one_euro_turn {
+    double angle;       // 2 pi times the seconds; 0 or less: values stay as they are
+    double per_unit;    // of speed, by the way that a value goes
+    double speed_share; // of the way that the speed goes to a new one
+};
+
+// `seconds` since the last value; `unit`: what counts as one unit of speed (a face's width, so that near and far ones are
+// calmed alike).
+struct tachy_one_euro_turn tachy_one_euro_turn(const struct tachy_one_euro *f, double seconds, double unit);
+
+// `v`: the new value. Returns what it becomes.
+double tachy_one_euro_step(const struct tachy_one_euro *f, const struct tachy_one_euro_turn *t, struct tachy_one_euro_state *s,
+                           double v);

@@ -6,7 +6,8 @@
 
 static double clip(double x, double lo, double hi)
 {
-    return x < lo ? lo : x > hi ? hi : x; // NaN stays
+    double y = x < lo ? lo : x; // NaN stays
+    return y > hi ? hi : y;
 }
 
 static double softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }

@@ -186,18 +186,18 @@ static void resource_lines(FILE *f, const struct tachy_summary *s)
     }
 }
 
-// The light ratio, if it was measured.
+// The light ratio, if this run measured it.
 static void light_line(FILE *f, const struct tachy_summary *s)
 {
     char of[32] = "";
-    if (s->light_ratio <= 0)
+    if (s->light_ratio <= 0 || s->light_stored)
         return;
     if (s->nb_gpus > 1 && s->light_gpu >= 0)
         snprintf(of, sizeof(of), " of GPU %d", s->light_gpu);
     fprintf(f, "Pipeline efficiency: %.0f %% of ideal (%s%s", 100 * s->light_ratio, resource_words(s->light_by), of);
     if (!uses_gpu(s))
         fprintf(f, ": %.2f ms per frame", s->resources[s->light_by].light_ms);
-    fputs(s->light_stored ? "; ideal measured earlier)\n" : ")\n", f);
+    fputs(")\n", f);
 }
 
 // "GPUs: 300 frames on GPU 0, 298 on GPU 1"; nothing if the CPU did it all.
@@ -208,12 +208,12 @@ static void gpus_line(FILE *f, const struct tachy_summary *s)
                 s->gpus[i].gpu, i + 1 == s->nb_gpus ? "\n" : "");
 }
 
-// `isolated ms` is what a frame costs if the step runs alone, if that was measured.
+// `isolated ms` is what a frame costs if the step runs alone, if this run measured that.
 static void step_lines(FILE *f, const struct tachy_summary *s)
 {
     bool measured = false;
     for (int i = 0; i < s->nb_steps; i++)
-        measured |= s->steps[i].light_ms > 0;
+        measured |= s->steps[i].light_ms > 0 && !s->light_stored;
     fprintf(f, "  step            calls    busy s    wait s   p50 ms   p95 ms   p99 ms%s\n", measured ? "  isolated ms" : "");
     for (int i = 0; i < s->nb_steps; i++) {
         const struct tachy_step_stats *st = &s->steps[i];
@@ -221,7 +221,7 @@ static void step_lines(FILE *f, const struct tachy_summary *s)
             continue;
         fprintf(f, "  %-12s %8lld %9.2f %9.2f %8.2f %8.2f %8.2f", st->name, (long long)st->calls, st->busy_s, st->wait_s,
                 st->p50_ms, st->p95_ms, st->p99_ms);
-        fprintf(f, st->light_ms > 0 ? " %12.3f\n" : "\n", st->light_ms);
+        fprintf(f, measured && st->light_ms > 0 ? " %12.3f\n" : "\n", st->light_ms);
     }
 }
 
@@ -281,7 +281,7 @@ int tachy_summary_text_sized(size_t s_size, char **text, const struct tachy_summ
         gpus_line(f, s);
         fprintf(f, "CPU: %.0f %% of %d cores, %d workers, peak memory %.0f MiB\n", 100 * s->utilisation, s->cores, s->workers,
                 s->peak_memory_mib);
-        if (s->light_ratio > 0 && uses_gpu(s))
+        if (s->light_ratio > 0 && !s->light_stored && uses_gpu(s))
             resource_lines(f, s);
         light_line(f, s);
     }

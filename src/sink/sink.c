@@ -244,6 +244,7 @@ int tachy_sink_outputs(const tachy_sink *s, struct tachy_output_stats *out, int 
     while (n && ((uint8_t)name[n] & 0xc0) == 0x80) // not within a character of UTF-8
         n--;
     memcpy(out[0].name, name, n);
+    tachy_hide_secrets(out[0].name);
     return 1;
 }
 

@@ -50,7 +50,8 @@ struct infer_there {
     // Of such an engine: all that it reads and writes, in the model's order, with these two. A stream's state
     // stands in the place of the worker's own memory for it while a frame is run.
     struct tachy_tensor all_in[TACHY_MAX_IO], all_out[TACHY_MAX_IO];
-    uint8_t *kept[TACHY_MAX_IO]; // the first picture's outputs that an item can hold, with the others' behind them
+    uint8_t *kept[TACHY_MAX_IO]; // the first picture's outputs that an item can hold, with the others' after them
+    size_t apart[TACHY_MAX_IO];  // bytes from one picture's to the next one's
     tachy_engine *engine;        // that runs there: the worker's, or of further devices its own
     tachy_engine *own_engine;
     tachy_engine *many; // the same for `pictures` of them in one run; NULL: they go one by one

@@ -134,29 +134,28 @@ static int open_engine(struct infer_there *t, struct device_worker *g, int size)
     return err;
 }
 
-// The tensors of all pictures, for one run.
-static struct tachy_tensor all_pictures(const struct infer_there *t, const struct tachy_tensor *first)
-{
-    struct tachy_tensor all = *first;
-    all.shape[0] *= t->pictures;
-    return all;
-}
-
-// The engine for all pictures at once, if the provider has one for networks of one input and output whose batch is free.
-// What it lacks shows in the first worker, and none tries again.
+// The engine for all pictures at once, if the provider has one for networks of one input whose batch is free, and items can
+// hold all that it says. What it lacks shows in the first worker, and none tries again.
 static void open_many(struct infer_there *t, struct device_worker *g)
 {
     const struct tachy_infer_net *net = t->host->net;
     struct infer_cuda *c = t->c;
     const struct tachy_io *in, *out;
     int n = t->pictures, err = TACHY_ERR_UNSUPPORTED;
-    if (c->alone || n < 2 || net->nb_in != 1 || net->nb_out != 1 || t->in.shape[0] != 1 || t->out.shape[0] != 1 ||
-        strcmp(tachy_engine_provider(t->engine), "tachy") != 0)
+    bool free_batch = net->nb_in == 1 && t->in.shape[0] == 1;
+    for (int i = 0; i < net->nb_out; i++)
+        free_batch = free_batch && t->kept[i] && t->all_out[i].shape[0] == 1;
+    if (c->alone || n < 2 || !free_batch || strcmp(tachy_engine_provider(t->engine), "tachy") != 0)
         return;
     err = infer_open_engine(&c->infer, net, n, device_index(c->devices, g->device), &t->many);
-    if (err == TACHY_OK && (tachy_engine_inputs(t->many, &in), in->spec.shape[0] == n) &&
-        (tachy_engine_outputs(t->many, &out), out->spec.shape[0] == n) && tachy_engine_on_device(t->many))
+    bool all = err == TACHY_OK && tachy_engine_inputs(t->many, &in) && in->spec.shape[0] == n && tachy_engine_on_device(t->many);
+    for (int i = 0; all && i < tachy_engine_outputs(t->many, &out); i++)
+        all = out[i].spec.shape[0] == n;
+    if (all) {
+        for (int i = 0; i < net->nb_out; i++)
+            t->apart[i] = tachy_tensor_bytes(&t->all_out[i]);
         return;
+    }
     tachy_engine_close(&t->many);
     c->alone = true;
     tachy_msg(g->task->log, TACHY_LOG_VERBOSE, "the GPU runs the model for one picture at a time: %s",
@@ -219,8 +218,10 @@ static int rest_there(struct device_worker *g, const struct infer_engine *e, str
     }
     size->all_in[e->net->picture] = size->in;
     size->all_out[e->net->output] = size->out;
-    for (int i = 0; i < t->nb_out; i++)
+    for (int i = 0; i < t->nb_out; i++) {
         size->kept[i] = e->net->kept >> i & 1 ? size->all_out[i].data : NULL;
+        size->apart[i] = i == e->net->output ? tachy_tensor_bytes(&size->out) : rounded(&size->all_out[i]);
+    }
     return err;
 }
 
@@ -323,11 +324,7 @@ int infer_part_open(struct tachy_stage *st, int batch, void **part)
 // ---- Runs ----
 
 // Where the output is of one of the pictures.
-static uint8_t *kept_at(const struct infer_there *t, int i, int picture)
-{
-    const struct tachy_tensor *o = &t->all_out[i];
-    return t->kept[i] + (size_t)picture * (i == t->host->net->output ? tachy_tensor_bytes(o) : rounded(o));
-}
+static uint8_t *kept_at(const struct infer_there *t, int i, int picture) { return t->kept[i] + (size_t)picture * t->apart[i]; }
 
 static int run_at(struct infer_there *t, int picture)
 {
@@ -344,8 +341,14 @@ static bool run_many(struct infer_there *t, struct device_worker *g, int n, int 
 {
     if (!t->many || 2 * n < t->pictures)
         return false;
-    struct tachy_tensor in = all_pictures(t, &t->in), out = all_pictures(t, &t->out);
-    int all = tachy_engine_run(t->many, &in, &out); // those that nobody asked for are what was there
+    struct tachy_tensor in = t->in, out[TACHY_MAX_IO];
+    in.shape[0] = t->pictures;
+    for (int i = 0; i < t->host->net->nb_out; i++) {
+        out[i] = t->all_out[i];
+        out[i].shape[0] = t->pictures;
+        out[i].data = t->kept[i];
+    }
+    int all = tachy_engine_run(t->many, &in, out); // those that nobody asked for are what was there
     if (all == TACHY_ERR_NOMEM) {
         tachy_engine_close(&t->many);
         t->c->alone = true;
@@ -403,33 +406,36 @@ static int wait_for_stream(struct device_worker *g)
     return device_failed(g, status == CUDA_NOT_READY ? g->cu->event_wait(g->done) : status, "a network's stages");
 }
 
-int infer_cuda_fetch(struct device_worker *g, const struct tachy_tensor from[], void *const to[], int n)
+static int fetch(struct device_worker *g, const struct tachy_gpu_plane *planes, int n)
 {
-    int err = TACHY_OK;
     device_copies(g);
-    for (int i = 0; i < n && err == TACHY_OK; i++)
-        if (to[i])
-            err = device_failed(g, g->cu->copy_to_host_async(to[i], tachy_cu_address(from[i].data), tachy_tensor_bytes(&from[i]),
-                                                             g->stream), "a copy");
+    int err = tachy_gpu_copy(&g->gpu->device, planes, n, g->stream, false, g->task->log);
     device_copies_end(g);
     return err < 0 ? err : wait_for_stream(g);
+}
+
+int infer_cuda_fetch(struct device_worker *g, const struct tachy_tensor from[], void *const to[], int n)
+{
+    struct tachy_gpu_plane planes[TACHY_MAX_IO];
+    int k = 0;
+    for (int i = 0; i < n; i++)
+        if (to[i])
+            planes[k++] = (struct tachy_gpu_plane){.from = from[i].data, .to = to[i], .width = tachy_tensor_bytes(&from[i]),
+                                                   .height = 1, .from_gpu = true};
+    return fetch(g, planes, k);
 }
 
 int infer_cuda_fetch_kept(struct device_worker *g, const struct infer_there *t, void *to, int n)
 {
     const struct tachy_infer_net *net = t->host->net;
-    struct tachy_tensor from[DEVICE_GROUP * TACHY_MAX_IO];
-    void *at[DEVICE_GROUP * TACHY_MAX_IO];
+    struct tachy_gpu_plane planes[TACHY_MAX_IO];
     int k = 0;
-    for (int picture = 0; picture < n; picture++)
-        for (int i = 0; i < net->nb_out; i++) {
-            if (!t->kept[i])
-                continue;
-            from[k] = t->all_out[i];
-            from[k].data = kept_at(t, i, picture);
-            at[k++] = (uint8_t *)to + (size_t)picture * net->out_bytes + net->out_at[i];
-        }
-    return infer_cuda_fetch(g, from, at, k);
+    for (int i = 0; i < net->nb_out; i++)
+        if (t->kept[i])
+            planes[k++] = (struct tachy_gpu_plane){.from = t->kept[i], .to = (uint8_t *)to + net->out_at[i],
+                                                   .from_pitch = t->apart[i], .to_pitch = net->out_bytes,
+                                                   .width = tachy_tensor_bytes(&t->all_out[i]), .height = (size_t)n, .from_gpu = true};
+    return fetch(g, planes, k);
 }
 
 void infer_cuda_kept_in(const struct tachy_infer_net *net, void *at, struct tachy_tensor out[TACHY_MAX_IO])

@@ -32,20 +32,30 @@ static float get(const struct nn_buffer *b, const void *data, size_t i)
     }
 }
 
+void nn_put(struct check *c, struct nn_buffer *b)
+{
+    size_t bytes = b->n * tachy_dtype_size(b->dtype);
+    void *data = malloc(TACHY_MAX(bytes, 1u));
+    for (size_t i = 0; i < b->n; i++) {
+        set(b, data, i);
+        b->value[i] = get(b, data, i);
+    }
+    if (!b->at)
+        b->at = check_gpu_put(c, data, bytes);
+    else
+        c->gpu->cu->copy_to_device(b->at, data, bytes), c->gpu->cu->stream_wait(NULL);
+    free(data);
+}
+
 struct nn_buffer nn_random(struct check *c, size_t n, enum tachy_dtype dtype, float low, float high)
 {
     struct nn_buffer b = {malloc(TACHY_MAX(n, 1u) * sizeof(float)), n, dtype, 0};
-    size_t each = tachy_dtype_size(dtype);
-    void *data = malloc(TACHY_MAX(n, 1u) * each);
     for (size_t i = 0; i < n; i++) {
         b.value[i] = check_float(c, low, high);
         if (dtype != TACHY_F32 && dtype != TACHY_F16)
             b.value[i] = floorf(b.value[i]);
-        set(&b, data, i);
-        b.value[i] = get(&b, data, i);
     }
-    b.at = check_gpu_put(c, data, n * each);
-    free(data);
+    nn_put(c, &b);
     return b;
 }
 

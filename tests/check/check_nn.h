@@ -14,6 +14,8 @@ struct nn_buffer {
 struct nn_buffer nn_random(struct check *c, size_t n, enum tachy_dtype dtype, float low, float high);
 // A result: NaN (of whole numbers -51 in each byte) until it is written.
 struct nn_buffer nn_poison(struct check *c, size_t n, enum tachy_dtype dtype);
+// What is in value, as its type holds it, there and on the GPU.
+void nn_put(struct check *c, struct nn_buffer *b);
 // What the GPU has now, into value.
 void nn_get(struct check *c, struct nn_buffer *b);
 void nn_close(struct check *c, struct nn_buffer *b);

@@ -304,7 +304,7 @@ static void reshape(struct fuzz *f)
 {
     struct tachy_value *x = any(f);
     int64_t shape[TACHY_MAX_RANK], left = TACHY_MAX(tachy_value_elements(x), 0);
-    int rank = pick(f, 6);
+    int rank = pick(f, TACHY_MAX_RANK + 1);
     for (int i = 0; i < rank; i++) {
         int64_t part = i + 1 == rank ? left : 1 + pick(f, 6);
         shape[i] = part > 0 && left % part ? 1 : part;
@@ -404,6 +404,74 @@ static void gather(struct fuzz *f)
     make(f, TACHY_OP_GATHER, &a, (struct tachy_value *[]){x, i}, 2, value(f, x->rank, shape));
 }
 
+static struct tachy_value *indices(struct fuzz *f, int rank, const int64_t *shape, int64_t below)
+{
+    struct tachy_value *v = tachy_graph_value(f->g, NULL, TACHY_I64, rank, shape);
+    int64_t n = tachy_value_elements(v);
+    if (n < 0 || n > MOST_ELEMENTS)
+        return v;
+    int64_t *data = tachy_graph_alloc(f->g, sizeof(*data) * (size_t)TACHY_MAX(n, 1)), odd = odd_size(f);
+    bool far = !pick(f, 8);
+    for (int64_t i = 0; i < n; i++) {
+        f->seed = f->seed * 1664525u + 1013904223u;
+        data[i] = far && i % 5 == 4 ? odd : (int64_t)(f->seed >> 8) % TACHY_MAX(below, 1);
+    }
+    return tachy_graph_constant(f->g, NULL, TACHY_I64, rank, shape, data);
+}
+
+// An index for each element that is gathered or written.
+static void pick_each(struct fuzz *f)
+{
+    struct tachy_value *x = any(f), *in[3] = {x};
+    int axis = x->rank ? pick(f, x->rank) : 0;
+    int64_t shape[TACHY_MAX_RANK] = {0}, below = x->rank ? TACHY_CLAMP(x->shape[axis], 1, 100) : 1;
+    for (int i = 0; i < x->rank; i++)
+        shape[i] = i == axis ? 1 + pick(f, 6) : TACHY_MAX(x->shape[i] - pick(f, 3) / 2, 1);
+    in[1] = indices(f, x->rank, shape, below);
+    if (pick(f, 2)) {
+        struct tachy_plan_attr a = {.axis = axis};
+        make(f, TACHY_OP_GATHER_EACH, &a, in, 2, value(f, x->rank, shape));
+    } else {
+        struct tachy_plan_attr a = {.scatter = {axis, (enum tachy_plan_scatter)pick(f, TACHY_PLAN_SCATTERS)}};
+        in[2] = numbers(f, x->rank, shape);
+        make(f, TACHY_OP_SCATTER_EACH, &a, in, 3, value(f, x->rank, x->shape));
+    }
+}
+
+// Lines of indices, each for the first dimensions.
+static void pick_lines(struct fuzz *f)
+{
+    struct tachy_value *x = any(f), *in[3] = {x};
+    int deep = x->rank ? 1 + pick(f, x->rank) : 1, rank = TACHY_MAX(x->rank - deep, 0) + 1;
+    int64_t shape[TACHY_MAX_RANK] = {1 + pick(f, 5)}, lines[2] = {shape[0], deep}, below = 100;
+    for (int i = 0; i < x->rank; i++) {
+        if (i < deep)
+            below = TACHY_MIN(below, x->shape[i]);
+        else
+            shape[1 + i - deep] = x->shape[i];
+    }
+    in[1] = indices(f, 2, lines, below);
+    if (pick(f, 2)) {
+        make(f, TACHY_OP_GATHER_ND, NULL, in, 2, value(f, rank, shape));
+    } else {
+        struct tachy_plan_attr a = {.scatter = {0, (enum tachy_plan_scatter)pick(f, TACHY_PLAN_SCATTERS)}};
+        in[2] = numbers(f, rank, shape);
+        make(f, TACHY_OP_SCATTER_ND, &a, in, 3, value(f, x->rank, x->shape));
+    }
+}
+
+// Of inputs: what is computed may be in another order after rounding.
+static void top(struct fuzz *f)
+{
+    struct tachy_value *x = f->g->in[0];
+    struct tachy_plan_attr a = {.arg = {x->rank ? pick(f, x->rank) : 0, pick(f, 2), false}};
+    int64_t shape[TACHY_MAX_RANK] = {0};
+    memcpy(shape, x->shape, sizeof(shape));
+    if (x->rank)
+        shape[a.arg.axis] = 1 + pick(f, (int)TACHY_CLAMP(x->shape[a.arg.axis], 1, 100));
+    make(f, TACHY_OP_TOP, &a, &x, 1, tachy_graph_value(f->g, NULL, TACHY_I64, x->rank, shape));
+}
+
 static void arg(struct fuzz *f)
 {
     struct tachy_value *x = any(f);
@@ -498,7 +566,7 @@ static void prelu(struct fuzz *f)
 
 static void (*const parts[])(struct fuzz *f) = {
     unary, binary, conv, conv, deconv, matmul, concat, slice, pad, transpose, reshape, expand, resize,
-    pool, reduce, softmax, select_of, gather, arg, norm, grid, hard_swish, swish, excite, residual, turned, prelu};
+    pool, reduce, softmax, select_of, gather, pick_each, pick_lines, top, arg, norm, grid, hard_swish, swish, excite, residual, turned, prelu};
 
 static void spoil_attribute(struct fuzz *f, struct tachy_node *n)
 {

@@ -36,7 +36,7 @@ static inline void host_store(cuda_address at, enum tachy_dtype t, int64_t i, do
     case TACHY_U8: ((uint8_t *)p)[i] = (uint8_t)host_whole(v, 0, 255); break;
     case TACHY_I8: ((int8_t *)p)[i] = (int8_t)host_whole(v, -128, 127); break;
     case TACHY_I32: ((int32_t *)p)[i] = (int32_t)host_whole(v, INT32_MIN, INT32_MAX); break;
-    case TACHY_I64: ((int64_t *)p)[i] = (int64_t)host_whole(v, -9.2e18, 9.2e18); break;
+    case TACHY_I64: ((int64_t *)p)[i] = (int64_t)host_whole(v, -0x1p63, 9223371487098961920.0); break;
     default: ((float *)p)[i] = (float)v; break;
     }
 }
@@ -114,7 +114,7 @@ static int host_conv_stem(const struct tachy_nn_conv *a, cuda_stream s)
     const struct tachy_conv_shape *q = &a->shape;
     bool fits = a->dtype == TACHY_F16 && (a->in.pixel == 4 || a->in.pixel == 8) && q->stride_w * a->in.pixel % 8 == 0;
     for (int64_t i = 0; fits && i < q->n * a->in.image; i++)
-        fits = isfinite(host_load(a->in.data, a->dtype, i));
+        fits = i % a->in.pixel < q->cin || isfinite(host_load(a->in.data, a->dtype, i));
     host_stems += fits;
     return fits ? host_conv_of(a, false) : CUDA_INVALID_VALUE;
 }
@@ -483,10 +483,26 @@ static int host_transpose(const struct tachy_nn_transpose *a, cuda_stream stream
     return 0;
 }
 
+static int host_product(const struct tachy_nn_gemm_shape *s, const struct tachy_nn_gemm_io *io, cuda_stream stream)
+{
+    if (s->bias || s->add || s->act)
+        return CUDA_INVALID_VALUE;
+    for (int64_t b = 0; b < s->batch; b++)
+        for (int64_t i = 0; i < s->m; i++)
+            for (int64_t j = 0; j < s->n; j++) {
+                double sum = 0;
+                for (int64_t k = 0; k < s->k; k++)
+                    sum += host_load(io->x, s->dtype, b * s->x_next + (s->x_by_columns ? k * s->x_row + i : i * s->x_row + k)) *
+                           host_load(io->w, s->dtype, b * s->w_next + (s->w_by_rows ? k * s->w_row + j : j * s->w_row + k));
+                host_store(io->y, s->dtype, b * s->y_next + i * s->y_row + j, sum * (s->alpha != 0 ? (double)s->alpha : 1));
+            }
+    return 0;
+}
+
 static const struct tachy_nn_kernels host_kernels = {
     .arg = host_arg, .conv = host_conv, .conv_depthwise = host_conv_depthwise, .conv_stem = host_conv_stem, .conv_tma = host_conv_tma, .fill = host_fill,
     .gather = host_gather, .interpolate = host_interpolate, .layer_norm = host_layer_norm, .pointwise = host_pointwise, .pool = host_pool,
     .reduce = host_reduce, .softmax = host_softmax, .scatter = host_scatter, .squeeze = host_squeeze,
     .top = host_top, .transpose = host_transpose,
-    .depthwise_parts = host_depthwise_parts,
+    .depthwise_parts = host_depthwise_parts, .product = host_product,
 };

@@ -452,7 +452,38 @@ TEST(yaml_hostile)
     tachy_settings_free(&s);
 }
 
-TEST_MAIN(TEST_CASE(table_is_sound), TEST_CASE(find_by_every_name), TEST_CASE(defaults),
+TEST(secrets)
+{
+    static const char *const texts[][2] = {
+        {"rtsp://me:pass@camera/1 cannot be opened", "rtsp://***@camera/1 cannot be opened"},
+        {"http://host/a@b:c", "http://host/a@b:c"},
+        {"http://me@host/x", "http://me@host/x"},
+        {"\"rtmp://host/live2/abcd-efgh\": no answer", "\"rtmp://host/live2/***\": no answer"},
+        {"rtmps://u:p@h:443/app/k: no answer", "rtmps://***@h:443/app/*: no answer"},
+        {"rtmp://host/live", "rtmp://host/live"},
+        {"srt://h:9?mode=caller&passphrase=secret&Token=x&latency=2", "srt://h:9?mode=caller&passphrase=***&Token=*&latency=2"},
+        {"http://a:b@c/ and rtsp://d:e@f", "http://***@c/ and rtsp://***@f"},
+        {"a file.mp4: no such file", "a file.mp4: no such file"},
+        {"://", "://"},
+    };
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        char text[128];
+        snprintf(text, sizeof(text), "%s", texts[i][0]);
+        tachy_hide_secrets(text);
+        CHECK_STR(text, texts[i][1]);
+    }
+    tachy_hide_secrets(NULL);
+}
+
+TEST(nearest_name)
+{
+    const char *const names[] = {"yes-n", "json"};
+    CHECK_STR(tachy_nearest("jsn", (const char *const[]){"isn", "json"}, 2), "json");
+    CHECK_STR(tachy_nearest("segmnt", (const char *const[]){"segment", "augment"}, 2), "segment");
+    CHECK(!tachy_nearest("x", names, 2));
+}
+
+TEST_MAIN(TEST_CASE(secrets), TEST_CASE(nearest_name), TEST_CASE(table_is_sound), TEST_CASE(find_by_every_name), TEST_CASE(defaults),
           TEST_CASE(set_checks_type_and_range), TEST_CASE(set_and_read),
           TEST_CASE(values_as_people_write_them), TEST_CASE(decimal_point_in_every_locale),
           TEST_CASE(yaml_good), TEST_CASE(command_line_wins), TEST_CASE(later_file_wins),

@@ -1,5 +1,6 @@
 #pragma once
 #include "cuda/nn/conv.h"
+#include "cuda/nn/gemm.h"
 #include "cuda/nn/index.h"
 #include "cuda/nn/interpolate.h"
 #include "cuda/nn/pointwise.h"
@@ -17,5 +18,7 @@ struct tachy_nn_kernels {
 #include "cuda/nn/kernels.inc"
 #undef KERNEL
     int (*depthwise_parts)(const struct tachy_nn_conv *a); // of the sums of conv_depthwise: see conv.h
+    // Products of two computed matrices; NULL: they are cuBLASLt's. Loops on the host have one.
+    int (*product)(const struct tachy_nn_gemm_shape *s, const struct tachy_nn_gemm_io *io, cuda_stream stream);
 };
 const struct tachy_nn_kernels *tachy_nn_kernels(void);

@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(THREADS) pool(tachy_nn_pool a, int slices, int
             }
 #pragma unroll
             for (int k = 0; k < N; k++)
-                best[k] = AVERAGE ? best[k] + v[k] : v[k] > best[k] ? v[k] : best[k];
+                best[k] = AVERAGE ? best[k] + v[k] : v[k] > best[k] || v[k] != v[k] ? v[k] : best[k]; // NaN stays
         }
     int bottom = min(y0 + s.kh, s.h + (s.count_pad ? s.pad_bottom : 0)), right = min(x0 + s.kw, s.w + (s.count_pad ? s.pad_right : 0));
     int top = s.count_pad ? y0 : max(y0, 0), left = s.count_pad ? x0 : max(x0, 0);

@@ -207,5 +207,7 @@ int tachy_nn_run_reduce(const struct tachy_nn_reduce *a, cuda_stream stream)
         return launch<float, float>(a, stream);
     if (a->dtype == TACHY_F16 && a->out_dtype == TACHY_F16)
         return launch<half16, half16>(a, stream);
+    if (a->dtype == TACHY_F32 && a->out_dtype == TACHY_F16)
+        return launch<float, half16>(a, stream);
     return a->dtype == TACHY_F16 && a->out_dtype == TACHY_F32 ? launch<half16, float>(a, stream) : (int)cudaErrorInvalidValue;
 }

@@ -42,7 +42,8 @@ __device__ static inline float hyperbolic(float x) // tanh
 __device__ static inline float softplus(float x) { return fmaxf(x, 0.0f) + log1pf(__expf(-fabsf(x))); }
 __device__ static inline float clip(float x, float low, float high)
 {
-    return x < low ? low : x > high ? high : x; // NaN stays
+    float y = x < low ? low : x; // NaN stays
+    return y > high ? high : y;
 }
 
 // Those that a convolution's end has as a rule; false: none of them.

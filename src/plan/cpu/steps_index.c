@@ -8,7 +8,7 @@
 
 static int64_t cut(float index, int64_t size)
 {
-    int64_t i = index > -1e9f && index < 1e9f ? (int64_t)index : 0;
+    int64_t i = (int64_t)fminf(fmaxf(index, -1e9f), 1e9f); // of NaN the least
     i = i < 0 ? i + size : i;
     return TACHY_CLAMP(i, 0, size - 1);
 }

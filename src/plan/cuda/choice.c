@@ -60,7 +60,7 @@ static int open_products(struct cuda_plan *p, const struct tachy_log *log)
         s->product.tf32 = p->params.precision == TACHY_PLAN_TF32 && s->product.dtype == TACHY_F32;
         int err = p->params.kernels ? TACHY_ERR_UNAVAILABLE
                                     : tachy_nn_gemm_open(&s->gemm, &s->product, PRODUCT_SCRATCH, most, &s->nb_gemms, log);
-        if (err == TACHY_ERR_UNAVAILABLE && s->kind == CUDA_CONV)
+        if (err == TACHY_ERR_UNAVAILABLE && (s->kind == CUDA_CONV || p->kernels->product))
             continue; // our own kernels do it as well
         if (err < 0)
             return tachy_fail(log, err, "plan: %s %s: products of two computed matrices need cuBLASLt, which comes with the "

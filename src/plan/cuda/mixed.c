@@ -204,7 +204,9 @@ static int find(struct mixed *m)
             m->single[i] = true;
     }
     close_buffers(m);
-    return err;
+    return err == TACHY_ERR_EXTERNAL || err == TACHY_ERR_UNSUPPORTED
+               ? tachy_fail(m->g->log, err, "plan: a trial in mixed precision failed; --precision fp16 or fp32 makes none")
+               : err;
 }
 
 // The first line of a choice: "mixed NODES NOISE PICTURE:" and the numbers of nodes in float32.

@@ -205,13 +205,14 @@ typedef int cuda_steps_fn(struct cuda_build *b, const struct tachy_node *n);
 cuda_steps_fn cuda_steps_conv, cuda_steps_matmul, cuda_steps_elements, cuda_steps_copy, cuda_steps_concat, cuda_steps_pad,
     cuda_steps_pool, cuda_steps_resize, cuda_steps_reduce, cuda_steps_arg, cuda_steps_softmax, cuda_steps_layer_norm, cuda_steps_gather,
     cuda_steps_scatter, cuda_steps_top;
+cuda_steps_fn cuda_steps_end; // what is behind a product: its third operand is added, then its function
 // A dense tensor as [outer][n][inner], the marked axes being the n. False: they do not lie side by side.
 struct cuda_axes {
     int64_t outer, n, inner;
 };
 bool cuda_find_axes(const struct tachy_value *v, const bool *axis, struct cuda_axes *a);
-// Where it lies, if as its layout says and without gaps; a computed value.
-bool cuda_dense(const struct cuda_build *b, const struct tachy_value *v, cuda_address *at);
+// Where it lies, as its layout says and without gaps. False: it has gaps, or out of memory.
+bool cuda_dense(struct cuda_build *b, const struct tachy_value *v, cuda_address *at);
 // Whether the elements of both lie in the same order.
 bool cuda_same_order(const struct tachy_value *a, const struct tachy_value *b);
 // A copy of a value to where the graph's output `i` lies, where it could not lie there.

@@ -2,6 +2,8 @@
 
 #include "plan/refuse.h"
 
+#include <math.h>
+
 // What no plan of a GPU can run. Shapes have been verified; layouts are not set yet.
 
 static const char *refuse_value(const struct tachy_value *v)
@@ -35,16 +37,6 @@ static const char *refuse_deconv(const struct tachy_node *n)
         if (a->conv.pad[i] < 0 || a->conv.pad[i] >= a->conv.kernel[i % 2])
             return "such padding of a transposed convolution";
     return NULL;
-}
-
-static const char *refuse_matmul(const struct tachy_node *n)
-{
-    const struct tachy_value *bias = cuda_input(n, 2);
-    if (bias && (!bias->data || tachy_value_elements(bias) != n->out->shape[n->out->rank - 1]))
-        return "a bias that is not one constant a column";
-    if (n->attr.matmul.trans_a)
-        return "a first matrix that is transposed";
-    return n->attr.act.act == TACHY_PLAN_PRELU ? "PRelu here" : NULL;
 }
 
 // Axes that lie side by side whether channels are last or not.
@@ -92,7 +84,7 @@ const char *cuda_refuses(const struct tachy_node *n)
     switch (n->op) {
     case TACHY_OP_CONV: return refuse_conv(n);
     case TACHY_OP_DECONV: return refuse_deconv(n);
-    case TACHY_OP_MATMUL: return refuse_matmul(n);
+    case TACHY_OP_MATMUL: return fabsf(n->attr.matmul.alpha) > 0 ? NULL : "a product times 0";
     case TACHY_OP_UNARY: return n->attr.act.act == TACHY_PLAN_PRELU ? tachy_refuse_slope(cuda_input(n, 1), n->out) : NULL;
     case TACHY_OP_REDUCE: return refuse_whole(n->in[0]) ? refuse_whole(n->in[0]) : refuse_axes(n);
     case TACHY_OP_TOP:

@@ -85,7 +85,8 @@ int cuda_launch(const struct cuda_plan *p, const struct cuda_step *s, struct cud
     patch(s->kind, &a, base);
     switch (s->kind) {
     case CUDA_CONV: return run_conv(p, s, way, &a, base, stream);
-    case CUDA_GEMM: return run_product(s, way.variant, &a, base, stream);
+    case CUDA_GEMM:
+        return s->gemm ? run_product(s, way.variant, &a, base, stream) : k->product(&s->product, &a.gemm, stream);
     case CUDA_POINTWISE: return k->pointwise(&a.pointwise, stream);
     case CUDA_FILL: return k->fill(&a.fill, stream);
     case CUDA_POOL: return k->pool(&a.pool, stream);

@@ -29,8 +29,9 @@ int cuda_steps_resize(struct cuda_build *b, const struct tachy_node *n)
     if (!s)
         return TACHY_ERR_NOMEM;
     struct tachy_nn_interpolate *r = &s->a.interpolate;
-    if (n->attr.act.act == TACHY_PLAN_PRELU || (scale && scale->dtype != TACHY_F32) || !cuda_picture(b, x, x->dtype, &r->in) ||
-        (add && !cuda_picture(b, add, x->dtype, &r->epilogue.add)))
+    r->dtype = x->data ? y->dtype : x->dtype;
+    if ((scale && scale->dtype != TACHY_F32) || !cuda_picture(b, x, r->dtype, &r->in) ||
+        (add && !cuda_picture(b, add, r->dtype, &r->epilogue.add)))
         return TACHY_ERR_UNSUPPORTED;
     r->shape = plan_resize_shape(n);
     r->out = cuda_tensor(b, y);
@@ -40,7 +41,6 @@ int cuda_steps_resize(struct cuda_build *b, const struct tachy_node *n)
         r->out = (struct tachy_nn_tensor){cuda_tensor(b, y).data, 1, w, h * w * y->shape[1]};
         r->out_channel = h * w;
     }
-    r->dtype = x->dtype;
     r->out_dtype = y->dtype;
     r->epilogue.add_last = n->attr.act_before_add;
     if (scale && !cuda_value(b, scale, &r->add_scale))
@@ -65,10 +65,14 @@ bool cuda_find_axes(const struct tachy_value *v, const bool *axis, struct cuda_a
     return i == v->rank;
 }
 
-bool cuda_dense(const struct cuda_build *b, const struct tachy_value *v, cuda_address *at)
+bool cuda_dense(struct cuda_build *b, const struct tachy_value *v, cuda_address *at)
 {
-    *at = cuda_tensor(b, v).data;
-    return !v->data && plan_is_dense(&b->places.ref[v->id].v);
+    struct tachy_nn_tensor picture;
+    if (!v->data || !v->nhwc)
+        return cuda_value(b, v, at) && (v->data || plan_is_dense(&b->places.ref[v->id].v));
+    bool is = cuda_picture(b, v, v->dtype, &picture);
+    *at = picture.data;
+    return is;
 }
 
 bool cuda_same_order(const struct tachy_value *a, const struct tachy_value *b)
@@ -136,17 +140,21 @@ int cuda_steps_layer_norm(struct cuda_build *b, const struct tachy_node *n)
 {
     struct cuda_step *s = cuda_step(b, CUDA_LAYER_NORM);
     const struct tachy_value *x = n->in[0], *shift = cuda_input(n, 2);
-    cuda_address in, out;
+    cuda_address in = 0, out;
     if (!s)
         return TACHY_ERR_NOMEM;
     int64_t row = x->shape[x->rank - 1];
-    if (!cuda_dense(b, x, &in) || !cuda_dense(b, n->out, &out) || x->dtype != n->out->dtype ||
-        tachy_value_elements(n->in[1]) != row || (shift && tachy_value_elements(shift) != row))
-        return TACHY_ERR_UNSUPPORTED;
+    bool dense = cuda_dense(b, n->out, &out);
+    if (x->data)
+        in = cuda_floats(b, n->out->dtype, x->data, tachy_value_elements(x));
+    else
+        dense = cuda_dense(b, x, &in) && dense;
+    if (!in || !dense)
+        return in ? TACHY_ERR_UNSUPPORTED : TACHY_ERR_NOMEM;
     struct tachy_nn_layer_norm *l = &s->a.layer_norm;
     *l = (struct tachy_nn_layer_norm){.in = in, .out = out, .in_row = row, .out_row = row,
                                       .rows = tachy_value_elements(x) / row, .n = (int)row,
-                                      .epsilon = n->attr.norm.epsilon, .dtype = x->dtype};
+                                      .epsilon = n->attr.norm.epsilon, .dtype = n->out->dtype};
     l->scale = cuda_floats(b, TACHY_F32, n->in[1]->data, row);
     l->shift = shift ? cuda_floats(b, TACHY_F32, shift->data, row) : 0;
     return l->scale && (!shift || l->shift) ? TACHY_OK : TACHY_ERR_NOMEM;

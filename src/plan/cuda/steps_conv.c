@@ -1,5 +1,5 @@
 #include "base/base.h"
-#include "plan/cuda/parts.h"
+#include "plan/cuda/walk.h"
 
 #include <math.h>
 
@@ -155,40 +155,87 @@ static int steps_constant(struct cuda_build *b, const struct tachy_node *n)
     return TACHY_OK;
 }
 
-// Matrices in front of each other's: one step from each to the next, or 0. False: there is none.
-static bool set_batches(struct tachy_nn_gemm_shape *g, const struct tachy_node *n)
+// A matrix of type `t`, a constant among the weights. False: out of memory.
+static bool matrix(struct cuda_build *b, const struct tachy_value *v, enum tachy_dtype t, cuda_address *at)
+{
+    *at = v->data ? cuda_floats(b, t, v->data, tachy_value_elements(v)) : cuda_tensor(b, v).data;
+    return *at;
+}
+
+// One call for the matrices along the longest dimension in front of them, a call for each element of the others.
+static int product(struct cuda_build *b, const struct cuda_walk *batches, const struct tachy_nn_gemm_shape *shape,
+                   const struct tachy_nn_gemm_io *io)
+{
+    struct cuda_walk w = *batches;
+    int most = 0, least = 0, err = TACHY_OK;
+    cuda_walk_simplify(&w);
+    for (int d = 1; d < w.rank; d++) {
+        most = w.dim[d] > w.dim[most] ? d : most;
+        least = w.dim[d] <= w.dim[least] ? d : least;
+    }
+    if (w.rank > 1) {
+        const size_t size = tachy_dtype_size(shape->dtype);
+        struct tachy_nn_gemm_io one = *io;
+        int64_t n = w.dim[least];
+        w.dim[least] = 1;
+        for (int64_t i = 0; i < n && err == TACHY_OK; i++) {
+            one.y = io->y + (size_t)(i * w.step[0][least]) * size;
+            one.x = io->x + (size_t)(i * w.step[1][least]) * size;
+            one.w = io->w + (size_t)(i * w.step[2][least]) * size;
+            err = product(b, &w, shape, &one);
+        }
+        return err;
+    }
+    struct cuda_step *s = cuda_step(b, CUDA_GEMM);
+    if (!s)
+        return TACHY_ERR_NOMEM;
+    s->product = *shape;
+    s->a.gemm = *io;
+    s->product.batch = w.rank ? (int)w.dim[0] : 1;
+    if (w.rank) {
+        s->product.y_next = w.step[0][0];
+        s->product.x_next = w.step[1][0];
+        s->product.w_next = w.step[2][0];
+    }
+    return TACHY_OK;
+}
+
+// How many elements lie from one matrix of `v` to the next along the dimensions of `y`.
+static void matrix_strides(const struct tachy_value *v, const struct tachy_value *y, int64_t *to)
+{
+    int64_t step = rows_of(v) * columns_of(v);
+    for (int d = y->rank - 3, k = v->rank - 3; d >= 0; d--, k--) {
+        to[d] = k < 0 || v->shape[k] == 1 ? 0 : step;
+        step *= k < 0 ? 1 : v->shape[k];
+    }
+}
+
+// Any two matrices; what is behind the product is a step of its own.
+static int steps_product(struct cuda_build *b, const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0], *w = n->in[1], *y = n->out;
-    int64_t one_x = rows_of(x) * columns_of(x), one_w = rows_of(w) * columns_of(w), one_y = rows_of(y) * columns_of(y);
-    int64_t nb_x = tachy_value_elements(x) / one_x, nb_w = tachy_value_elements(w) / one_w;
-    int64_t nb = tachy_value_elements(y) / one_y;
-    if ((nb_x != nb && nb_x != 1) || (nb_w != nb && nb_w != 1) || nb > INT32_MAX)
-        return false;
-    g->batch = (int)nb;
-    g->x_next = nb_x == 1 ? 0 : one_x;
-    g->w_next = nb_w == 1 ? 0 : one_w;
-    g->y_next = one_y;
-    return true;
+    bool trans_a = n->attr.matmul.trans_a, trans_b = n->attr.matmul.trans_b;
+    const struct tachy_nn_gemm_shape shape = {
+        .m = rows_of(y), .n = columns_of(y), .k = trans_a ? rows_of(x) : columns_of(x),
+        .x_row = columns_of(x), .w_row = columns_of(w), .y_row = columns_of(y),
+        .x_by_columns = trans_a, .w_by_rows = !trans_b, .alpha = n->attr.matmul.alpha, .dtype = y->dtype};
+    struct tachy_nn_gemm_io io = {.y = cuda_tensor(b, y).data};
+    struct cuda_walk batches = {.rank = y->rank - 2, .nb = 3};
+    if (!matrix(b, x, y->dtype, &io.x) || !matrix(b, w, y->dtype, &io.w))
+        return TACHY_ERR_NOMEM;
+    memcpy(batches.dim, y->shape, sizeof(batches.dim));
+    matrix_strides(y, y, batches.step[0]);
+    matrix_strides(x, y, batches.step[1]);
+    matrix_strides(w, y, batches.step[2]);
+    int err = product(b, &batches, &shape, &io);
+    return err == TACHY_OK && (cuda_input(n, 2) || n->attr.act.act) ? cuda_steps_end(b, n) : err;
 }
 
 int cuda_steps_matmul(struct cuda_build *b, const struct tachy_node *n)
 {
-    const struct tachy_value *x = n->in[0], *w = n->in[1], *y = n->out;
-    if (x->data || x->dtype != y->dtype || x->rank < 2 || w->rank < 2)
-        return TACHY_ERR_UNSUPPORTED;
-    if (w->data && tachy_value_elements(w) == rows_of(w) * columns_of(w))
-        return steps_constant(b, n);
-    if (w->data || w->dtype != y->dtype || cuda_input(n, 2) || n->attr.act.act)
-        return TACHY_ERR_UNSUPPORTED;
-    struct cuda_step *s = cuda_step(b, CUDA_GEMM);
-    if (!s)
-        return TACHY_ERR_NOMEM;
-    bool t = n->attr.matmul.trans_b;
-    s->product = (struct tachy_nn_gemm_shape){
-        .m = rows_of(y), .n = columns_of(y), .k = columns_of(x),
-        .x_row = columns_of(x), .w_row = columns_of(w), .y_row = columns_of(y),
-        .w_by_rows = !t, .alpha = n->attr.matmul.alpha, .dtype = y->dtype};
-    s->a.gemm = (struct tachy_nn_gemm_io){.x = cuda_tensor(b, x).data, .w = cuda_tensor(b, w).data,
-                                          .y = cuda_tensor(b, y).data};
-    return set_batches(&s->product, n) ? TACHY_OK : TACHY_ERR_UNSUPPORTED;
+    const struct tachy_value *w = n->in[1], *bias = cuda_input(n, 2);
+    bool constant = w->data && tachy_value_elements(w) == rows_of(w) * columns_of(w);
+    bool columns = !bias || (bias->data && bias->rank && tachy_value_elements(bias) == columns_of(n->out) &&
+                             bias->shape[bias->rank - 1] == columns_of(n->out));
+    return constant && columns && !n->in[0]->data && !n->attr.matmul.trans_a ? steps_constant(b, n) : steps_product(b, n);
 }

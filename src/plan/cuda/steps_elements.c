@@ -77,21 +77,35 @@ void cuda_walk_shape(int64_t shape[TACHY_NN_RANK], const struct cuda_walk *w)
     }
 }
 
-// A launch over `w`, whose walkers lie at `at` and are of types `t`. NULL: too many dimensions, or out of memory.
-static struct tachy_nn_pointwise *emit(struct cuda_build *b, struct cuda_walk *w, const cuda_address *at,
-                                       const enum tachy_dtype *t)
+// What a launch over a walk does: where its walkers lie and of which types.
+struct task {
+    cuda_address at[CUDA_WALKERS];
+    enum tachy_dtype t[CUDA_WALKERS];
+    const struct tachy_node *n; // whose function; NULL: it copies
+    float value;                // of a fill
+};
+typedef int launch_fn(struct cuda_build *b, const struct cuda_walk *w, const struct task *task);
+
+// One launch for all dimensions that kernels walk through. If there are more, each element of the smallest is a walk of
+// its own: as a tensor has less than 2^31 elements, these are few.
+static int launch_all(struct cuda_build *b, const struct cuda_walk *whole, const struct task *task, launch_fn *launch)
 {
-    cuda_walk_simplify(w);
-    struct cuda_step *s = w->rank > TACHY_NN_RANK ? NULL : cuda_step(b, CUDA_POINTWISE);
-    if (!s)
-        return NULL;
-    struct tachy_nn_pointwise *p = &s->a.pointwise;
-    cuda_walk_shape(p->shape, w);
-    cuda_walk_operand(&p->out, w, 0, at[0], t[0]);
-    for (int i = 1; i < w->nb; i++)
-        cuda_walk_operand(&p->in[i - 1], w, i, at[i], t[i]);
-    p->nb_in = w->nb - 1;
-    return p;
+    struct cuda_walk w = *whole;
+    int least = 0, err = TACHY_OK;
+    cuda_walk_simplify(&w);
+    if (w.rank <= TACHY_NN_RANK)
+        return launch(b, &w, task);
+    for (int d = 1; d < w.rank; d++)
+        least = w.dim[d] < w.dim[least] ? d : least;
+    struct task part = *task;
+    int64_t size = w.dim[least];
+    w.dim[least] = 1;
+    for (int64_t i = 0; i < size && err == TACHY_OK; i++) {
+        for (int k = 0; k < w.nb; k++)
+            part.at[k] = task->at[k] + (cuda_address)(i * w.step[k][least] * (int64_t)tachy_dtype_size(task->t[k]));
+        err = launch_all(b, &w, &part, launch);
+    }
+    return err;
 }
 
 static void then(struct tachy_nn_pointwise *p, enum tachy_nn_step_kind kind, int what, int operand_of, float a, float b)
@@ -131,40 +145,60 @@ static void then_binary(struct tachy_nn_pointwise *p, enum tachy_plan_binary how
         then(p, TACHY_NN_COMPARE, (int)how - TACHY_PLAN_EQUAL, 1, 0, 0);
 }
 
-int cuda_steps_elements(struct cuda_build *b, const struct tachy_node *n)
+static int launch_pointwise(struct cuda_build *b, const struct cuda_walk *w, const struct task *task)
 {
-    const struct tachy_value *y = n->out;
-    struct cuda_walk w = {.rank = y->rank, .nb = 1 + n->nb_in};
-    cuda_address at[CUDA_WALKERS];
-    enum tachy_dtype t[CUDA_WALKERS] = {y->dtype};
-    if (!cuda_value(b, y, &at[0]))
+    struct cuda_step *s = cuda_step(b, CUDA_POINTWISE);
+    const struct tachy_node *n = task->n;
+    if (!s)
         return TACHY_ERR_NOMEM;
-    memcpy(w.dim, y->shape, sizeof(w.dim));
-    cuda_walk_strides(b, y, w.step[0]);
-    for (int i = 0; i < n->nb_in; i++) {
-        walk_operand(b, &w, 1 + i, n->in[i], y);
-        t[1 + i] = n->in[i]->dtype;
-        if (!cuda_value(b, n->in[i], &at[1 + i]))
-            return TACHY_ERR_NOMEM;
-    }
-    struct tachy_nn_pointwise *p = emit(b, &w, at, t);
-    if (!p)
-        return w.rank > TACHY_NN_RANK ? TACHY_ERR_UNSUPPORTED : TACHY_ERR_NOMEM;
-    if (n->op == TACHY_OP_SELECT)
+    struct tachy_nn_pointwise *p = &s->a.pointwise;
+    cuda_walk_shape(p->shape, w);
+    cuda_walk_operand(&p->out, w, 0, task->at[0], task->t[0]);
+    for (int i = 1; i < w->nb; i++)
+        cuda_walk_operand(&p->in[i - 1], w, i, task->at[i], task->t[i]);
+    p->nb_in = w->nb - 1;
+    if (n && n->op == TACHY_OP_SELECT)
         then(p, TACHY_NN_SELECT, 0, 1, 0, 0);
-    else if (n->op == TACHY_OP_BINARY)
+    else if (n && n->op == TACHY_OP_BINARY)
         then_binary(p, n->attr.binary);
-    if (n->op != TACHY_OP_SELECT)
+    else if (p->nb_in == 2 && n && n->op == TACHY_OP_MATMUL)
+        then_binary(p, TACHY_PLAN_ADD);
+    if (n && n->op != TACHY_OP_SELECT)
         then_act(p, &n->attr.act);
     return TACHY_OK;
 }
 
-int cuda_walk_copy(struct cuda_build *b, struct cuda_walk *w, cuda_address to, enum tachy_dtype to_type, cuda_address from,
-                enum tachy_dtype from_type)
+// The node's launch over `nb` operands.
+static int elements(struct cuda_build *b, const struct tachy_node *n, struct tachy_value *const *in, int nb)
 {
-    if (emit(b, w, (cuda_address[]){to, from}, (enum tachy_dtype[]){to_type, from_type}))
-        return TACHY_OK;
-    return w->rank > TACHY_NN_RANK ? TACHY_ERR_UNSUPPORTED : TACHY_ERR_NOMEM;
+    const struct tachy_value *y = n->out;
+    struct cuda_walk w = {.rank = y->rank, .nb = 1 + nb};
+    struct task task = {.t = {y->dtype}, .n = n};
+    if (!cuda_value(b, y, &task.at[0]))
+        return TACHY_ERR_NOMEM;
+    memcpy(w.dim, y->shape, sizeof(w.dim));
+    cuda_walk_strides(b, y, w.step[0]);
+    for (int i = 0; i < nb; i++) {
+        walk_operand(b, &w, 1 + i, in[i], y);
+        task.t[1 + i] = in[i]->dtype;
+        if (!cuda_value(b, in[i], &task.at[1 + i]))
+            return TACHY_ERR_NOMEM;
+    }
+    return launch_all(b, &w, &task, launch_pointwise);
+}
+
+int cuda_steps_elements(struct cuda_build *b, const struct tachy_node *n) { return elements(b, n, n->in, n->nb_in); }
+
+int cuda_steps_end(struct cuda_build *b, const struct tachy_node *n)
+{
+    return elements(b, n, (struct tachy_value *[]){n->out, cuda_input(n, 2)}, cuda_input(n, 2) ? 2 : 1);
+}
+
+int cuda_walk_copy(struct cuda_build *b, const struct cuda_walk *w, cuda_address to, enum tachy_dtype to_type,
+                   cuda_address from, enum tachy_dtype from_type)
+{
+    const struct task task = {.at = {to, from}, .t = {to_type, from_type}};
+    return launch_all(b, w, &task, launch_pointwise);
 }
 
 static size_t bytes(int64_t elements, const struct tachy_value *v) { return (size_t)elements * tachy_dtype_size(v->dtype); }
@@ -281,6 +315,17 @@ int cuda_steps_concat(struct cuda_build *b, const struct tachy_node *n)
     return TACHY_OK;
 }
 
+static int launch_fill(struct cuda_build *b, const struct cuda_walk *w, const struct task *task)
+{
+    struct cuda_step *s = cuda_step(b, CUDA_FILL);
+    if (!s)
+        return TACHY_ERR_NOMEM;
+    cuda_walk_shape(s->a.fill.shape, w);
+    cuda_walk_operand(&s->a.fill.out, w, 0, task->at[0], task->t[0]);
+    s->a.fill.value = task->value;
+    return TACHY_OK;
+}
+
 // A block of the output of Pad becomes its value.
 static int fill(struct cuda_build *b, const struct tachy_node *n, const int64_t *first, const int64_t *dim)
 {
@@ -293,14 +338,9 @@ static int fill(struct cuda_build *b, const struct tachy_node *n, const int64_t 
         if (!dim[i])
             return TACHY_OK;
     }
-    cuda_walk_simplify(&w);
-    struct cuda_step *s = w.rank > TACHY_NN_RANK ? NULL : cuda_step(b, CUDA_FILL);
-    if (!s)
-        return w.rank > TACHY_NN_RANK ? TACHY_ERR_UNSUPPORTED : TACHY_ERR_NOMEM;
-    cuda_walk_shape(s->a.fill.shape, &w);
-    cuda_walk_operand(&s->a.fill.out, &w, 0, cuda_tensor(b, n->out).data + bytes(offset, n->out), n->out->dtype);
-    s->a.fill.value = n->attr.pad.value;
-    return TACHY_OK;
+    const struct task task = {.at = {cuda_tensor(b, n->out).data + bytes(offset, n->out)}, .t = {n->out->dtype},
+                              .value = n->attr.pad.value};
+    return launch_all(b, &w, &task, launch_fill);
 }
 
 // What lies around the input, axis by axis: in front and behind, over what the axes before it leave.

@@ -16,6 +16,6 @@ void cuda_walk_strides(const struct cuda_build *b, const struct tachy_value *v, 
 // A walker and the dimensions as kernels take them, of at most TACHY_NN_RANK.
 void cuda_walk_operand(struct tachy_nn_operand *o, const struct cuda_walk *w, int i, cuda_address at, enum tachy_dtype t);
 void cuda_walk_shape(int64_t shape[TACHY_NN_RANK], const struct cuda_walk *w);
-// The step that copies `from`, walked by step[1], to `to`, walked by step[0].
-int cuda_walk_copy(struct cuda_build *b, struct cuda_walk *w, cuda_address to, enum tachy_dtype to_type, cuda_address from,
-                   enum tachy_dtype from_type);
+// The steps that copy `from`, walked by step[1], to `to`, walked by step[0]. TACHY_ERR_NOMEM.
+int cuda_walk_copy(struct cuda_build *b, const struct cuda_walk *w, cuda_address to, enum tachy_dtype to_type,
+                   cuda_address from, enum tachy_dtype from_type);

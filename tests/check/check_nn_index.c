@@ -1,0 +1,185 @@
+#include "../unit/nn_host.h"
+#include "check_nn.h"
+
+#include "base/base.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+// Gather, scatter and top of cuda/nn against the loops of plans without a GPU, bit for bit: what is computed is one
+// rounding each.
+#define KERNELS tachy_nn_kernels()
+
+// What the GPU has, on the host.
+static void *copy_of(struct check *c, const struct nn_buffer *b)
+{
+    size_t bytes = b->n * tachy_dtype_size(b->dtype);
+    void *data = malloc(TACHY_MAX(bytes, 1u));
+    check_gpu_get(c, data, b->at, bytes);
+    return data;
+}
+
+static cuda_address on_host(void *data) { return (cuda_address)(uintptr_t)data; }
+
+static void dims(struct tachy_nn_operand *o, struct nn_buffer *b, int64_t s3, int64_t s4, int64_t s5)
+{
+    o->data = b->at;
+    o->dtype = b->dtype;
+    o->stride[3] = s3, o->stride[4] = s4, o->stride[5] = s5;
+}
+
+struct picked {
+    struct tachy_nn_index a;
+    struct nn_buffer table, index, list;
+};
+
+// [p][m][q] of a list, [p][n][q] of a table, an index an element or an index for all of p and q.
+static void along_axis(struct check *c, struct picked *k, int n, bool each, enum tachy_dtype t, enum tachy_dtype l, enum tachy_dtype i)
+{
+    int p = check_range(c, 1, 6), m = check_range(c, 1, 40), q = check_range(c, 1, 50);
+    bool last = check_range(c, 0, 1); // the axis is adjacent in the table
+    k->table = nn_random(c, (size_t)(p * n * q), t, 0, 3);
+    k->list = nn_random(c, (size_t)(p * m * q), l, 0, 3);
+    k->index = nn_random(c, (size_t)(each ? p * m * q : m), i, i == TACHY_U8 ? 0 : (float)-n - 1, (float)n + 1);
+    k->a = (struct tachy_nn_index){.shape = {1, 1, 1, p, m, q}, .size = {n}, .step = {last ? 1 : q}, .deep = 1};
+    dims(&k->a.table, &k->table, (int64_t)n * q, 0, last ? n : 1);
+    dims(&k->a.list, &k->list, (int64_t)m * q, q, 1);
+    dims(&k->a.index, &k->index, each ? (int64_t)m * q : 0, each ? q : 1, each);
+}
+
+// Lines of two indices into [n][2][q], each for q elements of [m][q].
+static void by_lines(struct check *c, struct picked *k, int n, enum tachy_dtype t, enum tachy_dtype l, enum tachy_dtype i)
+{
+    int m = check_range(c, 1, 40), q = check_range(c, 1, 50);
+    k->table = nn_random(c, (size_t)(n * 2 * q), t, 0, 3);
+    k->list = nn_random(c, (size_t)(m * q), l, 0, 3);
+    k->index = nn_random(c, (size_t)(m * 2), i, i == TACHY_U8 ? 0 : (float)-n, (float)n);
+    k->a = (struct tachy_nn_index){.shape = {1, 1, 1, 1, m, q}, .next = 1, .size = {n, 2}, .step = {2 * q, q}, .deep = 2};
+    dims(&k->a.table, &k->table, 0, 0, 1);
+    dims(&k->a.list, &k->list, 0, q, 1);
+    dims(&k->a.index, &k->index, 0, 2, 0);
+}
+
+static struct picked picked(struct check *c)
+{
+    static const enum tachy_dtype all[] = {TACHY_F32, TACHY_F16, TACHY_I64, TACHY_I32, TACHY_U8, TACHY_I8};
+    enum tachy_dtype t = all[check_range(c, 0, 5)], l = t, i = all[check_range(c, 2, 5)];
+    struct picked k;
+    if (t == TACHY_F32 || t == TACHY_F16)
+        l = all[check_range(c, 0, 1)];
+    int n = check_range(c, 1, 60), form = check_range(c, 0, 2);
+    if (form < 2)
+        along_axis(c, &k, n, form, t, l, i);
+    else
+        by_lines(c, &k, n, t, l, i);
+    return k;
+}
+
+static void close_picked(struct check *c, struct picked *k)
+{
+    nn_close(c, &k->table), nn_close(c, &k->index), nn_close(c, &k->list);
+}
+
+static void gather_or_scatter(struct check *c, bool scatters)
+{
+    struct picked k = picked(c);
+    struct nn_buffer *out = scatters ? &k.table : &k.list;
+    struct tachy_nn_index h = k.a;
+    if (scatters) // products of whole numbers would be too large for their type
+        h.how = k.a.how = (enum tachy_nn_scatter)check_range(c, 0, 4);
+    if (scatters && k.a.how == TACHY_NN_SCATTER_MUL && out->dtype != TACHY_F32)
+        h.how = k.a.how = TACHY_NN_SCATTER_SET;
+    void *table = copy_of(c, &k.table), *index = copy_of(c, &k.index), *list = copy_of(c, &k.list);
+    h.table.data = on_host(table), h.index.data = on_host(index), h.list.data = on_host(list);
+    check_gpu_launched(c, scatters ? KERNELS->scatter(&k.a, c->gpu->stream) : KERNELS->gather(&k.a, c->gpu->stream), "indices");
+    if (scatters)
+        host_scatter(&h, NULL);
+    else
+        host_gather(&h, NULL);
+    void *got = copy_of(c, out);
+    bool same = !memcmp(got, scatters ? table : list, out->n * tachy_dtype_size(out->dtype));
+    check_case(c, same, "%s %d: %dx%dx%d of %d, %s, %s, by %s: other bits", scatters ? "scatter" : "gather", k.a.how, (int)k.a.shape[3],
+               (int)k.a.shape[4], (int)k.a.shape[5], (int)k.a.size[0], tachy_dtype_name(k.a.table.dtype),
+               tachy_dtype_name(k.a.list.dtype), tachy_dtype_name(k.a.index.dtype));
+    free(table), free(index), free(list), free(got);
+    close_picked(c, &k);
+}
+
+static void gather(struct check *c) { gather_or_scatter(c, false); }
+static void scatter(struct check *c) { gather_or_scatter(c, true); }
+
+// Of numbers of which many are equal, and some are none.
+static void top(struct check *c)
+{
+    struct tachy_nn_top a = {.outer = check_range(c, 1, 4), .n = check_range(c, 1, check_range(c, 0, 1) ? 40 : 700),
+                             .inner = check_range(c, 1, 9), .min = check_range(c, 0, 1),
+                             .dtype = check_range(c, 0, 1) ? TACHY_F32 : TACHY_F16};
+    a.k = check_range(c, 1, (int)a.n);
+    bool last = check_range(c, 0, 1);
+    a.in_outer = a.n * a.inner, a.in_step = last ? 1 : a.inner, a.in_inner = last ? a.n : 1;
+    a.out_outer = a.k * a.inner, a.out_step = a.inner, a.out_inner = 1;
+    struct nn_buffer in = nn_random(c, (size_t)(a.outer * a.n * a.inner), a.dtype, -1, 1);
+    struct nn_buffer out = nn_poison(c, (size_t)(a.outer * a.k * a.inner), TACHY_I64);
+    for (size_t i = 0; i < in.n; i++)
+        in.value[i] = in.value[i] < -0.95f ? NAN : rintf(in.value[i] * 20) / 4;
+    nn_put(c, &in);
+    a.in = in.at, a.out = out.at;
+    struct tachy_nn_top h = a;
+    void *from = copy_of(c, &in), *want = malloc(out.n * sizeof(int64_t));
+    h.in = on_host(from), h.out = on_host(want);
+    host_top(&h, NULL);
+    check_gpu_launched(c, KERNELS->top(&a, c->gpu->stream), "top");
+    void *got = copy_of(c, &out);
+    check_case(c, !memcmp(got, want, out.n * sizeof(int64_t)), "top %d of %dx%dx%d min %d: other places", (int)a.k, (int)a.outer,
+               (int)a.n, (int)a.inner, a.min);
+    free(from), free(want), free(got), nn_close(c, &in), nn_close(c, &out);
+}
+
+struct timed {
+    struct check *c;
+    struct tachy_nn_index i;
+    struct tachy_nn_top t;
+};
+static void launch_gather(void *arg)
+{
+    struct timed *t = arg;
+    check_gpu_launched(t->c, KERNELS->gather(&t->i, t->c->gpu->stream), "gather");
+}
+static void launch_scatter(void *arg)
+{
+    struct timed *t = arg;
+    check_gpu_launched(t->c, KERNELS->scatter(&t->i, t->c->gpu->stream), "scatter");
+}
+static void launch_top(void *arg)
+{
+    struct timed *t = arg;
+    check_gpu_launched(t->c, KERNELS->top(&t->t, t->c->gpu->stream), "top");
+}
+
+// A detector's end, as DETR's have it: the best 300 of 8400, and their boxes; features that go back to where they were.
+static void bench(struct check *c)
+{
+    enum { N = 8400, K = 300, Q = 256 };
+    struct nn_buffer in = nn_random(c, N * Q, TACHY_F32, -1, 1), index = nn_random(c, K, TACHY_I64, 0, N);
+    struct nn_buffer list = nn_poison(c, K * Q, TACHY_F32), places = nn_poison(c, K, TACHY_I64);
+    struct timed t = {.c = c, .i = {.shape = {1, 1, 1, 1, K, Q}, .size = {N}, .step = {Q}, .deep = 1}};
+    dims(&t.i.table, &in, 0, 0, 1), dims(&t.i.list, &list, 0, Q, 1), dims(&t.i.index, &index, 0, 1, 0);
+    t.t = (struct tachy_nn_top){.in = in.at, .out = places.at, .in_outer = N, .in_step = 1, .in_inner = 1, .out_outer = K,
+                                .out_step = 1, .out_inner = 1, .outer = 1, .n = N, .inner = 1, .k = K, .dtype = TACHY_F32};
+    nn_row(c, "top", "300 of 8400 f32", nn_time(c, launch_top, &t), 0, N * 4.0);
+    nn_row(c, "gather", "300 rows of 8400x256 f32", nn_time(c, launch_gather, &t), 0, K * Q * 8.0);
+    nn_row(c, "scatter", "300 rows to 8400x256 f32", nn_time(c, launch_scatter, &t), 0, K * Q * 8.0);
+    nn_close(c, &in), nn_close(c, &index), nn_close(c, &list), nn_close(c, &places);
+}
+
+static void run(struct check *c)
+{
+    static void (*const each[])(struct check *) = {gather, scatter, top};
+    for (size_t k = 0; k < TACHY_ARRAY_SIZE(each); k++)
+        for (int i = 0; i < check_times(c, 120); i++)
+            each[k](c);
+    if (c->bench)
+        bench(c);
+}
+
+const struct check_op check_nn_index = {.name = "nn_index", .run = run, .cuda = true};
