@@ -173,6 +173,8 @@ bool terminal_is_ours(void); // this process is in the foreground of its termina
 // keys.c: single keys during a run on a terminal; without one nothing happens.
 void keys_start(struct cli *c);
 void keys_stop(void);
+// What a key does during a run; those that are pressed in a window come here as well. Any thread.
+void keys_press(const struct cli *c, char key);
 
 // prompt.c: lines from standard input, with an editor on a terminal where one was built in.
 struct prompt;

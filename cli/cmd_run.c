@@ -204,6 +204,8 @@ static int check_shell(const struct cli *c)
     return cli_check_sandbox(c);
 }
 
+static void on_key(void *user, char key) { keys_press(((struct run *)user)->c, key); }
+
 static int open_job(struct run *r)
 {
     struct cli *c = r->c;
@@ -216,7 +218,7 @@ static int open_job(struct run *r)
             .task = (c->inner ? c->inner : c->verb)->name, .settings = c->settings,
             .reads = TACHY_VERB_COMMAND | (c->profile ? TACHY_VERB_PROFILE : 0), .begin = on_begin,
             .progress = on_progress, .end = on_end, .user = r, .profile = c->profile, .control = c->control,
-            .engine_option = operators ? tachy_profile_engine_option(c->profile) : NULL, .log = &c->log));
+            .engine_option = operators ? tachy_profile_engine_option(c->profile) : NULL, .log = &c->log, .key = on_key));
     r->misused = err == TACHY_ERR_INVAL;
     if (err < 0)
         return err;

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -13,73 +14,75 @@ static struct {
     pthread_t thread;
     int wake[2]; // closed at its writing end: the thread ends
     bool started;
-    long batch;
+    atomic_long batch; // 0: as the settings say
 } keys;
 
-static void say_help(void)
+static void say_help(const struct cli *c)
 {
-    message_note(&keys.c->log, "r report, p pause and go on, + and - larger and smaller batches, "
+    message_note(&c->log, "r report, p pause and go on, + and - larger and smaller batches, "
                                "q quit (the file is finished), ? this");
 }
 
-static void report(void)
+static void report(const struct cli *c)
 {
-    char *text = console_stats(keys.c->control);
+    char *text = console_stats(c->control);
     if (text)
         message_text(stderr, text);
     free(text);
 }
 
-static void toggle_pause(void)
+static void toggle_pause(const struct cli *c)
 {
-    enum tachy_run_state state = tachy_control_state(keys.c->control);
+    enum tachy_run_state state = tachy_control_state(c->control);
     if (state == TACHY_RUN_PAUSED)
-        tachy_control_resume(keys.c->control);
+        tachy_control_resume(c->control);
     else if (state == TACHY_RUN_RUNNING)
-        tachy_control_pause(keys.c->control);
+        tachy_control_pause(c->control);
     else
         return;
-    message_note(&keys.c->log, state == TACHY_RUN_PAUSED ? "goes on" : "paused; p goes on");
+    message_note(&c->log, state == TACHY_RUN_PAUSED ? "goes on" : "paused; p goes on");
 }
 
-static void change_batch(bool larger)
+static void change_batch(const struct cli *c, bool larger)
 {
-    long n = larger ? keys.batch * 2 : keys.batch / 2;
+    long now = atomic_load(&keys.batch), n;
     char text[24], *why;
+    now = now ? now : (long)tachy_settings_int(c->settings, "model.batch_size");
+    n = larger ? now * 2 : now / 2;
     if (n < 1 || n > 256) {
-        message_note(&keys.c->log, "batches have 1 to 256 pictures; it stays at %ld", keys.batch);
+        message_note(&c->log, "batches have 1 to 256 pictures; it stays at %ld", now);
         return;
     }
     snprintf(text, sizeof(text), "%ld", n);
-    if (tachy_control_set(keys.c->control, "model.batch_size", text, &why) < 0) {
-        message_note(&keys.c->log, "%s", why ? why : "the batch cannot change");
+    if (tachy_control_set(c->control, "model.batch_size", text, &why) < 0) {
+        message_note(&c->log, "%s", why ? why : "the batch cannot change");
         tachy_free(why);
         return;
     }
-    keys.batch = n;
-    message_note(&keys.c->log, "batches of %ld", n);
+    atomic_store(&keys.batch, n);
+    message_note(&c->log, "batches of %ld", n);
 }
 
-static void press(char key)
+void keys_press(const struct cli *c, char key)
 {
     switch (key) {
     case 'r':
-        report();
+        report(c);
         break;
     case 'p':
-        toggle_pause();
+        toggle_pause(c);
         break;
     case '+':
     case '-':
-        change_batch(key == '+');
+        change_batch(c, key == '+');
         break;
     case 'q':
-        message_note(&keys.c->log, "finishing the file");
-        tachy_control_stop(keys.c->control);
+        message_note(&c->log, "finishing the file");
+        tachy_control_stop(c->control);
         break;
     case '?':
     case 'h':
-        say_help();
+        say_help(c);
         break;
     default: // also what is left of an arrow key
         break;
@@ -105,17 +108,17 @@ static void *keys_main(void *arg)
         if (n > 0 && text[0] == '\033')
             continue; // an arrow or function key
         for (ssize_t i = 0; i < n; i++)
-            press(text[i]);
+            keys_press(keys.c, text[i]);
     }
 }
 
 void keys_start(struct cli *c)
 {
+    keys.c = c;
+    atomic_store(&keys.batch, 0);
     if (!tachy_settings_bool(c->settings, "run.keys") || c->in_shell || !isatty(STDERR_FILENO) ||
         c->log.max_level < TACHY_LOG_INFO || !c->control || pipe(keys.wake) < 0)
         return;
-    keys.c = c;
-    keys.batch = (long)tachy_settings_int(c->settings, "model.batch_size");
     keys.started = terminal_guard(NULL);
     if (keys.started && pthread_create(&keys.thread, NULL, keys_main, NULL)) {
         terminal_release();

@@ -39,6 +39,7 @@ struct tachy_job_params {
     const char *engine_option;      // added to model.provider_options: tachy_profile_engine_option(); NULL: none
     struct tachy_control *control;  // the same. What it stops is not followed by another file
     const struct tachy_log *log;    // NULL: silent; must outlive the job
+    void (*key)(void *user, char key); // as in tachy_sink_params, with `user`; from a thread of its own. NULL: nobody asks
 };
 #define tachy_job_params(...) (&(struct tachy_job_params){__VA_ARGS__})
 

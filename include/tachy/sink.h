@@ -7,7 +7,7 @@ extern "C" {
 #endif
 
 // Where frames go to. Backends: "file" (FFmpeg's muxers and encoders), "push" (the same to an address), "http" (a server of
-// JPEG pictures for browsers), "images" (a picture or a numbered sequence), "json" (a line per frame), "csv" (a row per
+// JPEG pictures for browsers), "window" (on a screen), "images" (a picture or a numbered sequence), "json" (a line per frame), "csv" (a row per
 // region), "hash" (framemd5), "null".
 // Thread-safety: use one sink from one thread; separate sinks are independent.
 typedef struct tachy_sink tachy_sink;
@@ -49,6 +49,10 @@ struct tachy_sink_params {
                          // that takes nothing for 2 s is given up; may be NULL; must outlive the sink
     const struct tachy_log *log; // NULL: silent; must outlive the sink
     const char *token_file; // of "http": its first line is what a viewer must bring; NULL: none, on 127.0.0.1 only
+    // Of "window": what was pressed, a printable character other than m and f, and 'q' where the window was closed; called from
+    // its thread, which close waits for. NULL: nobody asks.
+    void (*key)(void *user, char key);
+    void *key_user;
 };
 #define tachy_sink_params(...) (&(struct tachy_sink_params){__VA_ARGS__})
 

@@ -55,6 +55,8 @@ bool tachy_path_is_address(const char *name)
     return n > 1 && !strncmp(name + n, "://", 3);
 }
 
+bool tachy_path_is_window(const char *name) { return !strncmp(name, "window", 6) && (!name[6] || name[6] == ':'); }
+
 const char *tachy_path_local(const char *url) { return strncmp(url, "file:", 5) ? url : url + 5; }
 
 const char *tachy_path_number(const char *name, const char **end, int *digits)

@@ -12,6 +12,8 @@ bool tachy_path_ends(const char *name, const char *tail);
 
 // "https://...", "rtmp://...": an address, not a file.
 bool tachy_path_is_address(const char *name);
+// "window", "window:full": on a screen, not a file.
+bool tachy_path_is_window(const char *name);
 
 // A name or address without "file:" in front.
 const char *tachy_path_local(const char *url);

@@ -232,6 +232,8 @@ static int open_sink(const tachy_job *j, struct job_work *w)
             .overwrite = j->info.overwrite,
             .gpu = j->nb_gpus ? j->gpus[0] : (int)tachy_settings_int(j->set, "gpu.id"),
             .stop = stop_flag(j),
+            .key = j->p.key,
+            .key_user = j->p.user,
             .log = j->p.log,
         };
         tachy_sink_read_settings(&p[i], j->set);
@@ -319,7 +321,7 @@ static void note_interrupted(const struct job_work *w, const struct tachy_summar
     else if (path && s->frames > 0)
         tachy_msg(log, TACHY_LOG_ERR, "interrupted; %s holds the first %lld frames and is whole", path,
                   (long long)s->frames);
-    else if (job_writes_nothing(w->job))
+    else if (!job_writes_files(w->job))
         tachy_msg(log, TACHY_LOG_ERR, "interrupted after %lld frames", (long long)s->frames);
     else
         tachy_msg(log, TACHY_LOG_ERR, "interrupted; no file was left");

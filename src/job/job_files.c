@@ -41,6 +41,16 @@ bool job_writes_nothing(const tachy_job *j)
     return true;
 }
 
+bool job_writes_files(const tachy_job *j)
+{
+    bool any = !j->nb_outputs;
+    for (int i = 0; i < j->nb_outputs; i++) {
+        const char *name = tachy_output_name(j->outputs[i]);
+        any = any || !(tachy_path_is_address(name) || tachy_path_is_window(name));
+    }
+    return any && !job_writes_nothing(j);
+}
+
 bool job_writes_text(const tachy_job *j)
 {
     char own[TACHY_OUTPUT_VALUE];
@@ -164,6 +174,8 @@ static bool output_exists(const char *name, char *found, size_t size)
 {
     const char *end, *number;
     int digits;
+    if (tachy_path_is_window(name))
+        return false;
     name = tachy_path_local(name);
     snprintf(found, size, "%s", name);
     if (!(number = tachy_path_number(name, &end, &digits)))
