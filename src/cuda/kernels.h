@@ -11,6 +11,7 @@
 #include "cuda/draw.h"
 #include "cuda/feather.h"
 #include "cuda/grid_sample.h"
+#include "cuda/grow.h"
 #include "cuda/histogram.h"
 #include "cuda/luma.h"
 #include "cuda/mesh.h"

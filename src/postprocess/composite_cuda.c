@@ -14,6 +14,9 @@ int tachy_composite_cuda_open(tachy_composite_cuda **out, const struct tachy_com
         return err;
     if (p->composite.mode == TACHY_MODE_JSON)
         return tachy_fail(log, TACHY_ERR_INVAL, "composite: mode json makes no picture");
+    if (p->composite.mode == TACHY_MODE_MASK && p->composite.grow != 0 &&
+        tachy_composite_mask_format(&p->composite) != TACHY_PIX_GRAY8)
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "composite: the GPU's version moves the edge of masks as grey of 8 bits only");
     const struct tachy_cuda_kernels *k = tachy_cuda_kernels();
     if (!k)
         return tachy_fail(log, TACHY_ERR_UNAVAILABLE,
@@ -44,6 +47,7 @@ void tachy_composite_cuda_close(tachy_composite_cuda **pc)
         tachy_memory_give(c->memory, &c->tables[i].block);
     tachy_memory_give(c->memory, &c->scratch);
     tachy_memory_give(c->memory, &c->luma);
+    tachy_memory_give(c->memory, &c->turn);
     tachy_buf_free(&c->host);
     free(c);
 }
@@ -280,6 +284,11 @@ int tachy_composite_cuda_launched(struct tachy_composite_cuda *c, int status)
 static int run_mask(struct tachy_composite_cuda *c, const item *it, int n)
 {
     struct tachy_cuda_composite k;
+    cuda_address at[BATCH];
+    for (int i = 0; i < n; i++)
+        at[i] = tachy_cu_address(it[i].data[0]);
+    if (tachy_composite_cuda_shapes(c))
+        return tachy_composite_cuda_alpha(c, it, n, 255, at, it[0].stride[0]);
     enum tachy_pix to = tachy_composite_mask_format(&c->params);
     int err = begin(c, it, n, to, &k);
     if (err < 0)
@@ -288,8 +297,8 @@ static int run_mask(struct tachy_composite_cuda *c, const item *it, int n)
     return tachy_composite_cuda_launched(c, c->kernels->composite(&k, c->stream));
 }
 
-int tachy_composite_cuda_alpha(struct tachy_composite_cuda *c, const item *it, int n, int strength,
-                               const cuda_address at[], int64_t stride)
+int tachy_composite_cuda_flat(struct tachy_composite_cuda *c, const item *it, int n, int strength,
+                              const cuda_address at[], int64_t stride)
 {
     struct tachy_cuda_composite k;
     int err = begin(c, it, n, TACHY_PIX_GRAY8, &k);
@@ -301,6 +310,13 @@ int tachy_composite_cuda_alpha(struct tachy_composite_cuda *c, const item *it, i
     for (int i = 0; i < n; i++)
         k.frame[i].out[0] = at[i];
     return tachy_composite_cuda_launched(c, c->kernels->composite(&k, c->stream));
+}
+
+int tachy_composite_cuda_alpha(struct tachy_composite_cuda *c, const item *it, int n, int strength,
+                               const cuda_address at[], int64_t stride)
+{
+    return (tachy_composite_cuda_shapes(c) ? tachy_composite_cuda_shaped : tachy_composite_cuda_flat)(c, it, n, strength, at,
+                                                                                                    stride);
 }
 
 // Blur
@@ -459,6 +475,7 @@ static int run_blend(struct tachy_composite_cuda *c, const item *it, int n)
 int tachy_composite_cuda_run(tachy_composite_cuda *c, const struct tachy_composite_cuda_item items[], int n,
                              cuda_stream stream)
 {
+    bool shapes = tachy_composite_cuda_shapes(c);
     c->stream = stream;
     for (int i = 0, last; i < n; i = last) {
         int err = check_item(c, &items[i]);
@@ -473,13 +490,13 @@ int tachy_composite_cuda_run(tachy_composite_cuda *c, const struct tachy_composi
             err = run_mask(c, &items[i], last - i);
             break;
         case TACHY_MODE_BLUR:
-            err = (chroma_of(d, &chroma) ? run_blur : tachy_composite_cuda_any)(c, &items[i], last - i);
+            err = (chroma_of(d, &chroma) && !shapes ? run_blur : tachy_composite_cuda_any)(c, &items[i], last - i);
             break;
         case TACHY_MODE_ALPHA:
             err = (layout_of(d, &chroma) ? run_alpha : tachy_composite_cuda_any_alpha)(c, &items[i], last - i);
             break;
         default:
-            err = (chroma_of(d, &chroma) ? run_blend : tachy_composite_cuda_any)(c, &items[i], last - i);
+            err = (chroma_of(d, &chroma) && !shapes ? run_blend : tachy_composite_cuda_any)(c, &items[i], last - i);
             break;
         }
         if (err < 0)

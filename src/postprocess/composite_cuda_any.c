@@ -1,6 +1,6 @@
 #include "postprocess/composite_cuda_priv.h"
 
-// Interleaved R'G'B', 4:2:2, planes of transparency: alpha is made by the composite's kernel, as bytes, and every plane
+// Interleaved R'G'B', 4:2:2, planes of transparency, and all formats where an edge is moved: alpha is made by the composite's kernel, as bytes, and every plane
 // is blended by them. More is read and written than in one pass, and a picture is never converted.
 
 struct tachy_cuda_luma tachy_luma_cuda_of(const tachy_frame *f, int n, int64_t stride)
@@ -50,7 +50,8 @@ static int blur(struct tachy_composite_cuda *c, const item *it, int n, const str
     struct tachy_cuda_cells g = {.alpha_stride = stride, .count = n, .width = f->width, .height = f->height,
                                  .bytes = d->bytes, .shift = d->shift, .narrow = d->chroma_shift_x,
                                  .low = d->chroma_shift_y, .log2 = s->b.log2, .sw = s->b.sw, .sh = s->b.sh};
-    struct tachy_cuda_blur b = {.count = n, .bits = d->bits, .chroma = TACHY_CUDA_CHROMA_FULL, .log2 = s->b.log2,
+    struct tachy_cuda_blur b = {.count = n, .bits = d->bits,
+                                .chroma = s->b.comps == 1 ? TACHY_CUDA_CHROMA_NONE : TACHY_CUDA_CHROMA_FULL, .log2 = s->b.log2,
                                 .radius = s->b.radius, .sw = s->b.sw, .sh = s->b.sh, .stride = s->stride,
                                 .gathered = 1};
     for (int i = 0; i < n; i++) {
@@ -59,7 +60,7 @@ static int blur(struct tachy_composite_cuda *c, const item *it, int n, const str
         b.frame[i].spare = b.frame[i].cells + s->cells;
         b.frame[i].plane = b.frame[i].spare + s->cells;
         for (int k = 0; k < 3; k++) {
-            int sample, plane = place_of(f->format, k, &sample);
+            int sample, plane = place_of(f->format, k < s->b.comps ? k : 0, &sample); // of grey, luma alone counts
             g.frame[i].in[k] = tachy_cu_address(it[i].in->data[plane]) + (cuda_address)(sample * d->bytes);
             g.in_stride[k] = f->stride[plane];
             g.step[k] = d->components[plane];

@@ -35,6 +35,7 @@ struct tachy_composite_cuda {
     struct tachy_buf host;      // a table on its way
     struct tachy_block scratch; // alpha and blur of a batch
     struct tachy_block luma;    // the same, of R'G'B' that is refined
+    struct tachy_block turn;    // the same, of alpha whose edge is moved
     cuda_stream stream;         // of this call
 };
 
@@ -53,6 +54,13 @@ int tachy_composite_cuda_launched(struct tachy_composite_cuda *c, int status);
 // Alpha as bytes, one picture an address; counts are added to. `strength`: 0..255, that it is scaled by.
 int tachy_composite_cuda_alpha(struct tachy_composite_cuda *c, const item *it, int n, int strength,
                                const cuda_address at[], int64_t stride);
+// The same of masks and refinements alone, in one launch.
+int tachy_composite_cuda_flat(struct tachy_composite_cuda *c, const item *it, int n, int strength,
+                              const cuda_address at[], int64_t stride);
+// composite_cuda_edges.c: the same of frames whose alpha takes more than that.
+bool tachy_composite_cuda_shapes(const struct tachy_composite_cuda *c);
+int tachy_composite_cuda_shaped(struct tachy_composite_cuda *c, const item *it, int n, int strength,
+                                const cuda_address at[], int64_t stride);
 
 struct tachy_composite_cuda_blur {
     struct tachy_blur b;

@@ -12,9 +12,9 @@ static const struct tachy_option options[] = {
      .help = "soft: the mask's own edge; natural: alpha is solved for around the edge, so that hair stays (CPU only); hard: "
              "cut at the threshold"},
     {"segment.shrink", "shrink", 0, TACHY_OPT_FLOAT, "0", .max = 64, .arg = "PIXELS", .group = "Segment",
-     .help = "move the edge inward by that many pixels of the frame, fractions included (CPU only)"},
+     .help = "move the edge inward by that many pixels of the frame, fractions included"},
     {"segment.grow", "grow", 0, TACHY_OPT_FLOAT, "0", .max = 64, .arg = "PIXELS", .group = "Segment",
-     .help = "move the edge outward by that many pixels of the frame, fractions included (CPU only)"},
+     .help = "move the edge outward by that many pixels of the frame, fractions included"},
     {"segment.refine", "refine", 0, TACHY_OPT_BOOL, "no", .group = "Segment",
      .help = "fit the mask to the picture's edges, guided by luma; --edge natural does more"},
     {0},

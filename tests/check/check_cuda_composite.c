@@ -215,6 +215,9 @@ static void one(struct check *c, struct tachy_memory *m, bool real)
         random = check_range(c, 0, 7) == 0;
         fit = check_range(c, 0, 7) == 0;
     }
+    p.grow = check_range(c, 0, 3) ? 0 : check_range(c, 0, 1) ? check_float(c, -3, 3) : check_float(c, -64, 64);
+    if (p.grow != 0) // the only one that it is moved in
+        p.mask_format = TACHY_PIX_GRAY8;
     struct tachy_color color = {.matrix = (uint8_t)check_range(c, 0, 9), .range = (uint8_t)check_range(c, 0, 2),
                                 .chroma_loc = (uint8_t)check_range(c, 0, 4)};
     int n = check_range(c, 0, 5) ? check_range(c, 1, 2) : MOST;
