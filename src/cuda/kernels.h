@@ -9,6 +9,7 @@
 #include "cuda/convert.h"
 #include "cuda/device.h"
 #include "cuda/draw.h"
+#include "cuda/edges.h"
 #include "cuda/feather.h"
 #include "cuda/grid_sample.h"
 #include "cuda/grow.h"

@@ -14,9 +14,9 @@ int tachy_composite_cuda_open(tachy_composite_cuda **out, const struct tachy_com
         return err;
     if (p->composite.mode == TACHY_MODE_JSON)
         return tachy_fail(log, TACHY_ERR_INVAL, "composite: mode json makes no picture");
-    if (p->composite.mode == TACHY_MODE_MASK && p->composite.grow != 0 &&
+    if (p->composite.mode == TACHY_MODE_MASK && (p->natural || p->composite.grow != 0) &&
         tachy_composite_mask_format(&p->composite) != TACHY_PIX_GRAY8)
-        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "composite: the GPU's version moves the edge of masks as grey of 8 bits only");
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "composite: the GPU's version moves the edge of masks, or solves for it, as grey of 8 bits only");
     const struct tachy_cuda_kernels *k = tachy_cuda_kernels();
     if (!k)
         return tachy_fail(log, TACHY_ERR_UNAVAILABLE,
@@ -32,6 +32,7 @@ int tachy_composite_cuda_open(tachy_composite_cuda **out, const struct tachy_com
     c->mem = TACHY_DEF(p->mem, TACHY_DEVICE);
     c->cu = p->cu;
     c->kernels = k;
+    c->natural = p->natural;
     c->curve = tachy_curve_make(p->composite.threshold, p->composite.feather);
     *out = c;
     return TACHY_OK;
@@ -48,6 +49,7 @@ void tachy_composite_cuda_close(tachy_composite_cuda **pc)
     tachy_memory_give(c->memory, &c->scratch);
     tachy_memory_give(c->memory, &c->luma);
     tachy_memory_give(c->memory, &c->turn);
+    tachy_memory_give(c->memory, &c->cells);
     tachy_buf_free(&c->host);
     free(c);
 }
@@ -191,7 +193,7 @@ static int check_item(const struct tachy_composite_cuda *c, const item *it)
         return tachy_fail(c->log, TACHY_ERR_UNSUPPORTED,
                           "composite: the GPU's version does not take %s", d ? d->name : "an unknown format");
     // A mask is made of no sample of the frame, which may be a head without planes.
-    bool reads = c->params.mode != TACHY_MODE_MASK || it->refine;
+    bool reads = c->params.mode != TACHY_MODE_MASK || it->refine || c->natural;
     if ((reads && f->mem != TACHY_DEVICE) || (c->params.mode == TACHY_MODE_REPLACE && b && b->mem != TACHY_DEVICE))
         return tachy_fail(c->log, TACHY_ERR_UNSUPPORTED, "composite: the GPU's version takes frames in its memory");
     if (c->params.mode == TACHY_MODE_REPLACE &&

@@ -4,7 +4,7 @@
 #include "cuda/loader.h"
 #include "postprocess/composite.h"
 
-// The composite on a GPU: what tachy_composite_planes() writes, bit for bit, with frames, masks and
+// The composite on a GPU: what tachy_composite_planes() writes, bit for bit except where alpha is solved for, with frames, masks and
 // outputs in the GPU's memory, for frames of every format. Grey, 4:2:0 and 4:4:4 without transparency go through one
 // kernel; of the others alpha is made first, then their planes are blended by it.
 
@@ -13,6 +13,7 @@ struct tachy_composite_cuda_params {
     struct tachy_memory *memory;             // tables and scratch lie in its `place`; outlives it
     const struct tachy_cu *cu;
     enum tachy_mem mem;                  // of the GPU; TACHY_HOST: TACHY_DEVICE, the first one
+    bool natural; // alpha is solved for around the masks' boundaries (postprocess/edges.h), and no item has a refinement
 };
 
 // One frame of a call. Every address is the GPU's and stays valid and unchanged until the stream has

@@ -29,8 +29,7 @@ int tachy_composite_cuda_luma(struct tachy_composite_cuda *c, const item *it, in
     return tachy_composite_cuda_launched(c, c->kernels->luma(&k, c->stream));
 }
 
-// Where a component lies: its plane, and its place among the samples of a position there.
-static int place_of(enum tachy_pix f, int component, int *sample)
+int tachy_composite_cuda_place(enum tachy_pix f, int component, int *sample)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(f);
     int plane = d->rgb ? 0 : d->planes == 2 && component ? 1 : component;
@@ -60,7 +59,7 @@ static int blur(struct tachy_composite_cuda *c, const item *it, int n, const str
         b.frame[i].spare = b.frame[i].cells + s->cells;
         b.frame[i].plane = b.frame[i].spare + s->cells;
         for (int k = 0; k < 3; k++) {
-            int sample, plane = place_of(f->format, k < s->b.comps ? k : 0, &sample); // of grey, luma alone counts
+            int sample, plane = tachy_composite_cuda_place(f->format, k < s->b.comps ? k : 0, &sample); // of grey, luma alone counts
             g.frame[i].in[k] = tachy_cu_address(it[i].in->data[plane]) + (cuda_address)(sample * d->bytes);
             g.in_stride[k] = f->stride[plane];
             g.step[k] = d->components[plane];
@@ -185,7 +184,7 @@ int tachy_composite_cuda_any_alpha(struct tachy_composite_cuda *c, const item *i
         for (int p = 0; p < 4; p++)
             o->out[p] = tachy_cu_address(it[i].data[p]);
         for (int comp = 0; comp < 3; comp++) {
-            int sample, plane = place_of(f->format, comp, &sample);
+            int sample, plane = tachy_composite_cuda_place(f->format, comp, &sample);
             o->in[comp] = tachy_cu_address(it[i].in->data[plane]) + (cuda_address)(sample * k.bytes);
             k.in_stride[comp] = f->stride[plane];
             k.step[comp] = tachy_pix_desc(f->format)->components[plane];

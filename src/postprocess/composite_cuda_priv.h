@@ -36,6 +36,8 @@ struct tachy_composite_cuda {
     struct tachy_block scratch; // alpha and blur of a batch
     struct tachy_block luma;    // the same, of R'G'B' that is refined
     struct tachy_block turn;    // the same, of alpha whose edge is moved
+    struct tachy_block cells;   // the same, of edges that are solved for
+    bool natural;
     cuda_stream stream;         // of this call
 };
 
@@ -78,6 +80,8 @@ struct tachy_cuda_range tachy_composite_cuda_range(const struct tachy_pix_desc *
 // composite_cuda_any.c: formats that the composite's own kernels do not take, in all modes but mask; and in mode alpha.
 int tachy_composite_cuda_any(struct tachy_composite_cuda *c, const item *it, int n);
 int tachy_composite_cuda_any_alpha(struct tachy_composite_cuda *c, const item *it, int n);
+// Where a component lies: its plane, and its place among the samples of a position there.
+int tachy_composite_cuda_place(enum tachy_pix f, int component, int *sample);
 // The luma that refinement looks at, of frames of R'G'B'.
 struct tachy_composite_cuda_luma {
     cuda_address at[BATCH];

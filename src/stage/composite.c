@@ -133,7 +133,7 @@ int tachy_composite_open_stage(struct tachy_stage *st, const tachy_settings *set
     set_ramp(c, st, set);
     c->refine = tachy_stage_before(st, "refine");
     c->background = tachy_stage_before(st, "background");
-    bool solves = c->masks && tachy_edge_of(set) == TACHY_EDGE_NATURAL;
+    bool solves = c->solves = c->masks && tachy_edge_of(set) == TACHY_EDGE_NATURAL;
     c->refines = c->masks && !solves && tachy_settings_bool(set, "segment.refine");
     // The guided filter applies its coefficients to the picture's luma.
     if (c->refines)

@@ -31,7 +31,7 @@ struct tachy_composite_stage {
     struct tachy_masks *masks;
     struct tachy_composite_params params;
     const struct tachy_stage *refine, *background; // NULL: there is none
-    bool refines;                // also if a device does it itself
+    bool refines, solves;        // also if a device does it itself
     bool beside;                 // of lines: pictures are made as well, in the mode of the settings
     struct tachy_video_info out; // of start()
     tachy_frame_pool *pool;      // of finished pictures; NULL: none are made

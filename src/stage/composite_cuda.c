@@ -496,7 +496,7 @@ int composite_cuda_part_open(struct tachy_stage *st, int batch, void **part)
         return TACHY_ERR_NOMEM;
     p->g = g;
     const struct tachy_composite_cuda_params cp = {
-        .composite = made(c), .memory = g->task->memory, .mem = g->device->mem, .cu = g->cu};
+        .composite = made(c), .memory = g->task->memory, .mem = g->device->mem, .cu = g->cu, .natural = c->base.solves};
     int err = tachy_composite_cuda_open(&p->composite, &cp);
     if (err == TACHY_OK && c->base.params.mode == TACHY_MODE_JSON)
         err = tachy_composite_open(&p->lines, &c->base.params);

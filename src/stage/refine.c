@@ -9,8 +9,8 @@
 
 static const struct tachy_option options[] = {
     {"segment.edge", "edge", 0, TACHY_OPT_ENUM, "soft", .values = "soft|natural|hard", .group = "Segment",
-     .help = "soft: the mask's own edge; natural: alpha is solved for around the edge, so that hair stays (CPU only); hard: "
-             "cut at the threshold"},
+     .help = "soft: the mask's own edge; natural: alpha is solved for around the edge, so that hair stays; hard: cut at "
+             "the threshold"},
     {"segment.shrink", "shrink", 0, TACHY_OPT_FLOAT, "0", .max = 64, .arg = "PIXELS", .group = "Segment",
      .help = "move the edge inward by that many pixels of the frame, fractions included"},
     {"segment.grow", "grow", 0, TACHY_OPT_FLOAT, "0", .max = 64, .arg = "PIXELS", .group = "Segment",

@@ -93,7 +93,7 @@ static const struct tachy_example examples[] = {
 static bool asks(const tachy_settings *s, const char *path)
 {
     const char *text = tachy_settings_str(s, path);
-    return tachy_settings_by_name(s, path) && !(text && tachy_word_in("all|off|soft|hard|no", text));
+    return tachy_settings_by_name(s, path) && !(text && tachy_word_in("all|off|soft|no", text));
 }
 
 // "--key" of segment.key.
@@ -107,8 +107,8 @@ static const char *shown_as(const tachy_settings *s, const char *path, char *buf
 static int check_device(const tachy_settings *s, const struct tachy_log *log)
 {
     static const char *const host[] = {"segment.garbage_matte", "segment.key",     "segment.plate",      "segment.person",
-                                       "segment.edge",          "segment.foreground", "segment.focus",  "segment.despill",
-                                       "segment.despeckle",     "segment.look_ahead"};
+                                       "segment.foreground",    "segment.focus",   "segment.despill",    "segment.despeckle",
+                                       "segment.look_ahead"};
     char shown[64];
     if (strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
         return TACHY_OK;

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "cuda/mem.h"
 #include "postprocess/composite_cuda.h"
+#include "postprocess/edges.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@
 #include <string.h>
 
 // The composite on the GPU: every byte of the output, and the count of pixels, as the CPU's "c" version
-// has them.
+// has them. Alpha that is solved for takes sums in another order: it is looked at in mode mask, and may be off by APART.
 
 static const enum tachy_pix formats[] = {TACHY_PIX_NV12,      TACHY_PIX_P010,    TACHY_PIX_YUV420P,
                                          TACHY_PIX_YUV420P10, TACHY_PIX_YUV444P, TACHY_PIX_YUV444P10,
@@ -19,7 +20,8 @@ static const enum tachy_pix formats[] = {TACHY_PIX_NV12,      TACHY_PIX_P010,   
 // Those that go through a picture of alpha.
 static const enum tachy_pix others[] = {TACHY_PIX_RGB24,   TACHY_PIX_BGRA,      TACHY_PIX_RGBA,      TACHY_PIX_YUV422P,
                                         TACHY_PIX_YUV422P10, TACHY_PIX_YUVA420P, TACHY_PIX_YUVA444P, TACHY_PIX_YUVA444P10};
-enum { MOST = 10 }; // frames of a call: more than one launch takes
+enum { MOST = 10, APART = 3 }; // frames of a call: more than one launch takes
+enum edges { UPSAMPLED, GUIDED, SOLVED };
 
 // A picture and its copy on the GPU.
 struct both {
@@ -114,10 +116,47 @@ static void free_job(struct check *c, struct job *j)
     }
 }
 
-static void compare(struct check *c, struct job *j, const struct tachy_composite_params *p, bool fit)
+// The CPU's solution for each eye.
+static void solve(struct check *c, struct job *j, struct tachy_refine fit[TACHY_MAX_EYES])
+{
+    struct tachy_edges e = {0};
+    const tachy_frame *f = &j->in.host.f;
+    for (int i = 0; i < j->result.eyes; i++) {
+        fit[i].cell = tachy_edges_cell(f);
+        tachy_edges_size(f, &j->result.mask[i].region, &fit[i].width, &fit[i].height);
+        size_t n = (size_t)fit[i].width * (size_t)fit[i].height;
+        fit[i].a = calloc(4 * n + 1, sizeof(float));
+        fit[i].b = fit[i].a + 3 * n;
+        int err = n ? tachy_edges_fit(&e, &fit[i], f, &j->result.mask[i]) : TACHY_OK;
+        fit[i].width = TACHY_MAX(fit[i].width, 1), fit[i].height = TACHY_MAX(fit[i].height, 1); // no pixel shows it
+        check_case(c, err == TACHY_OK, "the CPU's edges: %d", err);
+    }
+    tachy_edges_free(&e);
+}
+
+// The first byte of a plane that is not the CPU's, or its size.
+static size_t differs(struct check *c, struct job *j, int plane, int apart)
+{
+    size_t n = j->out.host.size[plane], at = 0, inside = 0;
+    const uint8_t *want = j->out.host.memory[plane];
+    uint8_t *got = malloc(n);
+    check_gpu_get(c, got, j->out.memory[plane], n);
+    while (at < n && abs(got[at] - want[at]) <= apart)
+        at++;
+    for (int y = 0; apart && y < j->out.host.f.height; y++) // what is counted is what is there
+        for (int x = 0; x < j->out.host.f.width; x++)
+            inside += got[(j->out.host.f.data[0] - want) + y * j->out.host.f.stride[0] + x] >> 7;
+    if (apart)
+        j->result.coverage = (float)inside / (float)(j->in.host.f.width * j->in.host.f.height);
+    free(got);
+    return at;
+}
+
+static void compare(struct check *c, struct job *j, const struct tachy_composite_params *p, enum edges edges)
 {
     tachy_composite *t;
     struct tachy_composite_params q = *p;
+    struct tachy_refine solved[TACHY_MAX_EYES] = {0};
     q.isa = "c";
     if (tachy_composite_open(&t, &q) < 0)
         return;
@@ -125,26 +164,27 @@ static void compare(struct check *c, struct job *j, const struct tachy_composite
     uint8_t *data[4];
     for (int i = 0; i < 4; i++)
         data[i] = (uint8_t *)(uintptr_t)o->data[i];
-    int err = tachy_composite_planes(t, &j->in.host.f, &j->result, fit ? j->refine : NULL, &j->background.host.f, data,
+    if (edges == SOLVED)
+        solve(c, j, solved);
+    int err = tachy_composite_planes(t, &j->in.host.f, &j->result,
+                                     edges == SOLVED ? solved : edges == GUIDED ? j->refine : NULL, &j->background.host.f, data,
                                      o->stride);
     check_case(c, err == TACHY_OK, "the CPU's composite: %d", err);
     tachy_composite_close(&t);
+    for (int i = 0; i < TACHY_MAX_EYES; i++)
+        free(solved[i].a);
     for (int i = 0; i < 4 && j->out.memory[i]; i++) {
-        uint8_t *got = malloc(j->out.host.size[i]);
-        check_gpu_get(c, got, j->out.memory[i], j->out.host.size[i]);
-        size_t at = 0;
-        while (at < j->out.host.size[i] && got[at] == j->out.host.memory[i][at])
-            at++;
-        check_case(c, at == j->out.host.size[i], "mode %d%s %s -> %s %dx%d, %d eyes: plane %d differs at byte %zu",
-                   p->mode, fit ? " refined" : "", tachy_pix_desc(j->in.host.f.format)->name,
-                   tachy_pix_desc(o->format)->name, j->in.host.f.width, j->in.host.f.height, j->result.eyes, i, at);
-        free(got);
+        size_t at = differs(c, j, i, edges == SOLVED ? APART : 0);
+        check_case(c, at == j->out.host.size[i], "mode %d%s %s -> %s %dx%d, grown by %g, %d eyes: plane %d differs at byte %zu",
+                   p->mode, edges == SOLVED ? " solved" : edges == GUIDED ? " refined" : "",
+                   tachy_pix_desc(j->in.host.f.format)->name, tachy_pix_desc(o->format)->name, j->in.host.f.width,
+                   j->in.host.f.height, p->grow, j->result.eyes, i, at);
     }
 }
 
 // n frames through one call.
 static void call(struct check *c, struct tachy_memory *m, const struct tachy_composite_params *p, struct job *jobs, int n,
-                 bool fit)
+                 enum edges edges)
 {
     tachy_composite_cuda *t;
     struct tachy_composite_cuda_item items[MOST];
@@ -154,7 +194,7 @@ static void call(struct check *c, struct tachy_memory *m, const struct tachy_com
         struct job *j = &jobs[i];
         items[i] = (struct tachy_composite_cuda_item){.in = &j->in.gpu,
                                                       .result = &j->gpu_result,
-                                                      .refine = fit ? j->gpu_refine : NULL,
+                                                      .refine = edges == GUIDED ? j->gpu_refine : NULL,
                                                       .background = &j->background.gpu,
                                                       .counted = counted + (cuda_address)i * sizeof(counts[0])};
         for (int k = 0; k < 4; k++) {
@@ -162,7 +202,7 @@ static void call(struct check *c, struct tachy_memory *m, const struct tachy_com
             items[i].stride[k] = j->out.gpu.stride[k];
         }
     }
-    struct tachy_composite_cuda_params q = {*p, m, c->gpu->cu, TACHY_DEVICE};
+    struct tachy_composite_cuda_params q = {*p, m, c->gpu->cu, TACHY_DEVICE, edges == SOLVED};
     int err = tachy_composite_cuda_open(&t, &q);
     if (err == TACHY_OK)
         err = tachy_composite_cuda_run(t, items, n, c->gpu->stream);
@@ -170,7 +210,7 @@ static void call(struct check *c, struct tachy_memory *m, const struct tachy_com
     check_gpu_get(c, counts, counted, sizeof(counts));
     tachy_composite_cuda_close(&t);
     for (int i = 0; i < n; i++) {
-        compare(c, &jobs[i], p, fit);
+        compare(c, &jobs[i], p, edges);
         double pixels = (double)jobs[i].in.host.f.width * jobs[i].in.host.f.height;
         check_case(c, counts[i] == (uint32_t)lrint((double)jobs[i].result.coverage * pixels), "mode %d %dx%d: %u counted",
                    p->mode, jobs[i].in.host.f.width, jobs[i].in.host.f.height, counts[i]);
@@ -196,7 +236,8 @@ static void one(struct check *c, struct tachy_memory *m, bool real)
     p.blur *= check_range(c, 0, 2) ? 0.2f : 1;
     if (p.mode == TACHY_MODE_JSON)
         p.mode = TACHY_MODE_BLUR;
-    bool random = check_range(c, 0, 1), fit = check_range(c, 0, 2) == 0;
+    bool random = check_range(c, 0, 1);
+    enum edges edges = check_range(c, 0, 2) ? UPSAMPLED : GUIDED;
     int w = check_range(c, 1, check_range(c, 0, 2) ? 60 : 1100), h = check_range(c, 1, 40);
     if (check_range(c, 0, 2) == 0) // whole vectors
         w = TACHY_ALIGN(w, 32);
@@ -213,10 +254,16 @@ static void one(struct check *c, struct tachy_memory *m, bool real)
         h = check_range(c, 1, 90);
         p.threshold = check_float(c, 0.3f, 0.7f);
         random = check_range(c, 0, 7) == 0;
-        fit = check_range(c, 0, 7) == 0;
+        edges = check_range(c, 0, 7) ? UPSAMPLED : GUIDED;
     }
     p.grow = check_range(c, 0, 3) ? 0 : check_range(c, 0, 1) ? check_float(c, -3, 3) : check_float(c, -64, 64);
-    if (p.grow != 0) // the only one that it is moved in
+    if (check_range(c, 0, 5) == 0) {
+        edges = SOLVED;
+        p.mode = TACHY_MODE_MASK;
+        p.threshold = 0.5f;
+        p.feather = check_float(c, 0.5f, 1);
+    }
+    if (p.grow != 0 || edges == SOLVED) // the only one that has a form
         p.mask_format = TACHY_PIX_GRAY8;
     struct tachy_color color = {.matrix = (uint8_t)check_range(c, 0, 9), .range = (uint8_t)check_range(c, 0, 2),
                                 .chroma_loc = (uint8_t)check_range(c, 0, 4)};
@@ -232,7 +279,7 @@ static void one(struct check *c, struct tachy_memory *m, bool real)
         j->in.host.f.color = j->in.gpu.color = color;
         make_masks(c, j, w, h, real);
     }
-    call(c, m, &p, jobs, n, fit);
+    call(c, m, &p, jobs, n, edges);
     for (int i = 0; i < n; i++)
         free_job(c, &jobs[i]);
 }
@@ -240,7 +287,7 @@ static void one(struct check *c, struct tachy_memory *m, bool real)
 static void refuses(struct check *c, struct tachy_memory *m)
 {
     tachy_composite_cuda *t;
-    struct tachy_composite_cuda_params p = {{.mode = TACHY_MODE_CUTOUT}, m, c->gpu->cu, TACHY_DEVICE};
+    struct tachy_composite_cuda_params p = {{.mode = TACHY_MODE_CUTOUT}, m, c->gpu->cu, TACHY_DEVICE, false};
     tachy_frame f = {.format = TACHY_PIX_NV12, .width = 4, .height = 4, .mem = TACHY_HOST};
     struct tachy_result r = {0};
     struct tachy_composite_cuda_item it = {.in = &f, .result = &r};
@@ -273,7 +320,8 @@ struct bench {
     enum tachy_pix format;
     int w, h, n;
     enum { ROUND, NOISE, PERSON } mask; // PERSON: 255 all over
-    bool fit;
+    enum edges edges;
+    float grow;
 };
 
 static double picture_bytes(enum tachy_pix format, int w, int h)
@@ -296,7 +344,8 @@ static void bench(struct check *c, struct tachy_memory *m, const struct bench *b
     float *slope = calloc(SIDE * SIDE, sizeof(float));
     struct timed t = {.c = c, .n = b->n};
     struct tachy_composite_cuda_params p = {{.mode = b->mode, .color = 0x00ff0080, .threshold = 0.5f, .feather = 0.2f,
-                                             .alpha_format = TACHY_PIX_YUVA420P}, m, c->gpu->cu, TACHY_DEVICE};
+                                             .alpha_format = TACHY_PIX_YUVA420P, .grow = b->grow}, m, c->gpu->cu, TACHY_DEVICE,
+                                            b->edges == SOLVED};
     struct tachy_video_info info = {.format = b->format, .width = b->w, .height = b->h}, want;
     tachy_composite_output(&p.composite, &info, &want);
     static struct both in[8], bg[8], out[8];
@@ -312,13 +361,13 @@ static void bench(struct check *c, struct tachy_memory *m, const struct bench *b
         cuda_address a = check_gpu_put(c, slope, SIDE * SIDE * 4);
         fit[i] = (struct tachy_refine){.a = (float *)(uintptr_t)a, .b = (float *)(uintptr_t)a, .width = SIDE, .height = SIDE};
         t.item[i] = (struct tachy_composite_cuda_item){.in = &in[i].gpu, .result = &r[i], .background = &bg[i].gpu,
-                                                       .refine = b->fit ? &fit[i] : NULL};
+                                                       .refine = b->edges == GUIDED ? &fit[i] : NULL};
         for (int k = 0; k < 4; k++) {
             t.item[i].data[k] = (uint8_t *)(uintptr_t)out[i].gpu.data[k];
             t.item[i].stride[k] = out[i].gpu.stride[k];
         }
     }
-    double bytes = picture_bytes(want.format, want.width, want.height) + SIDE * SIDE * (b->fit ? 8 : 1);
+    double bytes = picture_bytes(want.format, want.width, want.height) + SIDE * SIDE * (b->edges == GUIDED ? 8 : 1);
     bytes += b->mode == TACHY_MODE_MASK ? 0 : picture_bytes(b->format, b->w, b->h);
     bytes += b->mode == TACHY_MODE_REPLACE ? picture_bytes(b->format, b->w, b->h) : 0;
     char what[80];
@@ -339,24 +388,27 @@ static void bench(struct check *c, struct tachy_memory *m, const struct bench *b
 static void benches(struct check *c, struct tachy_memory *m)
 {
     static const struct bench all[] = {
-        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, false},
-        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 1, ROUND, false},
-        {"cutout, all person", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, PERSON, false},
-        {"cutout, noise", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, NOISE, false},
-        {"cutout, refined", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, true},
-        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_P010, 3840, 2160, 8, ROUND, false},
-        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_YUV444P, 3840, 2160, 8, ROUND, false},
-        {"mask", TACHY_MODE_MASK, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, false},
-        {"replace", TACHY_MODE_REPLACE, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, false},
-        {"overlay", TACHY_MODE_OVERLAY, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, false},
-        {"side by side", TACHY_MODE_SIDE_BY_SIDE, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, false},
-        {"blur", TACHY_MODE_BLUR, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, false},
-        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_RGB24, 3840, 2160, 8, ROUND, false},
-        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_BGRA, 3840, 2160, 8, ROUND, false},
-        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_YUV422P10, 3840, 2160, 8, ROUND, false},
-        {"cutout, refined", TACHY_MODE_CUTOUT, TACHY_PIX_RGB24, 3840, 2160, 8, ROUND, true},
-        {"blur", TACHY_MODE_BLUR, TACHY_PIX_RGB24, 3840, 2160, 8, ROUND, false},
-        {"alpha", TACHY_MODE_ALPHA, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, false},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 1, ROUND, UPSAMPLED, 0},
+        {"cutout, all person", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, PERSON, UPSAMPLED, 0},
+        {"cutout, noise", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, NOISE, UPSAMPLED, 0},
+        {"cutout, refined", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, GUIDED, 0},
+        {"cutout, solved", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, SOLVED, 0},
+        {"cutout, solved", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 1, ROUND, SOLVED, 0},
+        {"cutout, grown by 3", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, UPSAMPLED, 3},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_P010, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_YUV444P, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
+        {"mask", TACHY_MODE_MASK, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
+        {"replace", TACHY_MODE_REPLACE, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
+        {"overlay", TACHY_MODE_OVERLAY, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
+        {"side by side", TACHY_MODE_SIDE_BY_SIDE, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
+        {"blur", TACHY_MODE_BLUR, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_RGB24, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_BGRA, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_YUV422P10, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
+        {"cutout, refined", TACHY_MODE_CUTOUT, TACHY_PIX_RGB24, 3840, 2160, 8, ROUND, GUIDED, 0},
+        {"blur", TACHY_MODE_BLUR, TACHY_PIX_RGB24, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
+        {"alpha", TACHY_MODE_ALPHA, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
     };
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(all); i++)
         bench(c, m, &all[i]);

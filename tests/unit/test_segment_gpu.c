@@ -95,6 +95,7 @@ struct way {
     bool smooth, refine;
     int devices; // that the run is spread over; 0: one, without a list of them
     enum tachy_pix format; // of the frames; 0: NV12
+    const char *edge, *grow; // NULL: the default
 };
 
 static tachy_task *open_task(const struct way *way)
@@ -108,6 +109,8 @@ static tachy_task *open_task(const struct way *way)
                                    {"segment.mode", way->mode}, {"gpu.device", "cuda"},
                                    {"segment.smooth", way->smooth ? "0.5" : "0"},
                                    {"segment.refine", way->refine ? "yes" : "no"},
+                                   {"segment.edge", way->edge ? way->edge : "soft"},
+                                   {"segment.grow", way->grow ? way->grow : "0"},
                                    {"segment.background", strcmp(way->mode, "replace") ? "black" : picture}};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(with); i++)
         CHECK_INT(tachy_settings_set(set, with[i][0], with[i][1], "test"), TACHY_OK);
@@ -268,7 +271,7 @@ TEST(smoothing_sees_every_frame_in_order)
     static const char *const modes[] = {"mask", "cutout", "replace", "json"};
     int end;
     for (int i = 0; i < 16; i++) {
-        struct way way = {modes[i & 3], i & 4, 1 + i % 3, 1 + i % LANES, 120, 120, -1, i % 5 < 4, i % 3 < 2, 0, TACHY_PIX_NV12};
+        struct way way = {modes[i & 3], i & 4, 1 + i % 3, 1 + i % LANES, 120, 120, -1, i % 5 < 4, i % 3 < 2, 0, TACHY_PIX_NV12, NULL, NULL};
         CHECK_INT(run(&way, &end), 120);
         CHECK_INT(end, TACHY_OK);
         CHECK_INT(wrong, 0);
@@ -282,11 +285,11 @@ TEST(several_devices_share_a_stream)
     int end;
     for (int i = 0; i < 24; i++) {
         struct way way = {modes[i & 3], i & 4, 1 + i % 3, 1 + i % LANES, 48, 48, -1, i % 5 < 3, i % 3 < 2, 2 + (i & 1),
-                          TACHY_PIX_NV12};
+                          TACHY_PIX_NV12, NULL, NULL};
         CHECK_INT(run(&way, &end), 48);
         CHECK_INT(end, TACHY_OK);
     }
-    struct way middle = {"cutout", true, 2, 3, 120, 31, -1, true, true, 2, TACHY_PIX_NV12};
+    struct way middle = {"cutout", true, 2, 3, 120, 31, -1, true, true, 2, TACHY_PIX_NV12, NULL, NULL};
     CHECK_INT(run(&middle, &end), 31);
 }
 
@@ -299,7 +302,23 @@ TEST(frames_of_other_formats)
     int end;
     for (int i = 0; i < 16; i++) {
         struct way way = {modes[i % 8], i % 5 == 3, 1 + i % 3, 1, 40, 40, -1, i % 3 < 2, i % 5 < 3, i % 3,
-                          formats[(i + i / 8) % 4]};
+                          formats[(i + i / 8) % 4], NULL, NULL};
+        CHECK_INT(run(&way, &end), 40);
+        CHECK_INT(end, TACHY_OK);
+        CHECK_INT(wrong, 0);
+    }
+}
+
+// Alpha that is solved for, or whose edge is moved, is made before anything is blended by it.
+TEST(edges_in_every_mode)
+{
+    static const enum tachy_pix formats[] = {TACHY_PIX_NV12, TACHY_PIX_RGB24, TACHY_PIX_YUV422P};
+    static const char *const modes[] = {"cutout", "blur", "replace", "mask", "overlay", "side-by-side", "json",
+                                        "alpha"}, *const edge[] = {"natural", "soft", "hard"};
+    int end;
+    for (int i = 0; i < 24; i++) {
+        struct way way = {modes[i % 8], i & 1, 1 + i % 3, 1, 40, 40, -1, i % 5 < 2, i % 3 == 1, i % 3, formats[i / 8],
+                          edge[i % 3], i % 4 ? "9.5" : "0"};
         CHECK_INT(run(&way, &end), 40);
         CHECK_INT(end, TACHY_OK);
         CHECK_INT(wrong, 0);
@@ -311,7 +330,7 @@ TEST(a_video_behind_is_fitted_on_the_device)
 {
     behind = "behind.y4m";
     for (int i = 0; i < 4; i++) {
-        struct way way = {"replace", i & 1, 1 + i % 3, 1 + i % LANES, 60, 60, -1, i & 2, i % 3 == 1, i / 2 * 2, TACHY_PIX_NV12};
+        struct way way = {"replace", i & 1, 1 + i % 3, 1 + i % LANES, 60, 60, -1, i & 2, i % 3 == 1, i / 2 * 2, TACHY_PIX_NV12, NULL, NULL};
         int end, before = fits;
         CHECK_INT(run(&way, &end), 60); // 2.4 s: twelve pictures of it
         CHECK_INT(end, TACHY_OK);
@@ -326,7 +345,7 @@ TEST(a_device_that_fails_ends_the_stream)
     int end;
     for (int i = 0; i < 6; i++) {
         struct way way = {i & 1 ? "cutout" : "mask", true, 2, 2, 100, 100, 5 + i, i & 2, i & 4, 0,
-                          TACHY_PIX_NV12};
+                          TACHY_PIX_NV12, NULL, NULL};
         int before = messages, n = run(&way, &end);
         CHECK(n >= 5 + i && n < 100);
         CHECK(messages > before);
@@ -339,7 +358,7 @@ TEST(closing_in_the_middle)
     int end;
     for (int i = 0; i < 10; i++) {
         struct way way = {i & 1 ? "replace" : "mask", i & 2, 1 + i % 2, 3, 120, i * 5, -1, i & 4, i & 1, 0,
-                          TACHY_PIX_NV12};
+                          TACHY_PIX_NV12, NULL, NULL};
         CHECK_INT(run(&way, &end), i * 5);
     }
 }
@@ -519,6 +538,7 @@ TEST(cleans) { remove_folder(); }
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(pictures_are_of_their_frames),
           TEST_CASE(smoothing_sees_every_frame_in_order), TEST_CASE(several_devices_share_a_stream),
-          TEST_CASE(frames_of_other_formats), TEST_CASE(a_video_behind_is_fitted_on_the_device),
+          TEST_CASE(frames_of_other_formats), TEST_CASE(edges_in_every_mode),
+          TEST_CASE(a_video_behind_is_fitted_on_the_device),
           TEST_CASE(a_device_that_fails_ends_the_stream), TEST_CASE(closing_in_the_middle),
           TEST_CASE(a_mask_is_fetched_when_it_is_asked_for), TEST_CASE(few_calls), TEST_CASE(cleans))

@@ -39,7 +39,8 @@ static int run_composite(const struct tachy_cuda_composite *a, cuda_stream strea
             wrong += abs(*at(f->other[0]) - GREY) > 1;
         if (a->refined)
             wrong += *(float *)(void *)at(f->eye[0].slope) != (float)*at(f->in[0]);
-        *(uint32_t *)(void *)at(f->counted) += COUNT;
+        if (f->counted) // else a later kernel counts
+            *(uint32_t *)(void *)at(f->counted) += COUNT;
     }
     return CUDA_OK;
 }
@@ -86,6 +87,30 @@ static int run_blend(const struct tachy_cuda_blend *a, cuda_stream stream)
         wrong += abs(other - GREY) > 3 && other != 255; // which is its transparency
         wrong += !a->frame[i].alpha || (a->other == TACHY_CUDA_LAYER_BLURRED && !a->blur_across);
         *at(a->frame[i].out) = *at(a->frame[i].in);
+    }
+    return CUDA_OK;
+}
+
+static int run_edges(const struct tachy_cuda_edges *a, cuda_stream stream)
+{
+    LAUNCH(stream);
+    for (int i = 0; i < a->count; i++) {
+        const struct tachy_cuda_edges_frame *f = &a->frame[i];
+        wrong += !*at(f->in[0]) || !f->eye[0].scratch; // whose byte is never 0
+        *at(f->alpha) = *at(f->eye[0].mask);
+        if (f->counted)
+            *(uint32_t *)(void *)at(f->counted) += COUNT;
+    }
+    return CUDA_OK;
+}
+
+static int run_grow(const struct tachy_cuda_grow *a, cuda_stream stream)
+{
+    LAUNCH(stream);
+    for (int i = 0; i < a->count; i++) {
+        *at(a->frame[i].dst) = *at(a->frame[i].src);
+        if (a->frame[i].counted)
+            *(uint32_t *)(void *)at(a->frame[i].counted) += COUNT;
     }
     return CUDA_OK;
 }
@@ -139,7 +164,7 @@ const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
 {
     static const struct tachy_cuda_kernels all = {.composite = run_composite, .prob = run_prob,
                                                   .preprocess = run_preprocess, .preprocess_border = run_border,
-                                                  .guide = run_guide, .refine = run_refine,
+                                                  .guide = run_guide, .refine = run_refine, .edges = run_edges, .grow = run_grow,
                                                   .luma = run_luma, .blend = run_blend, .cells = run_cells,
                                                   .blur = run_blur, .resize = run_resize,
                                                   .signature = run_signature, .alpha_any = run_alpha_any, .alpha_out = run_alpha_out};

@@ -1,0 +1,505 @@
+#include "cuda/composite_eye.cuh"
+#include "cuda/edges.h"
+
+// A launch a step, for all eyes of all frames at once: trimap, colours of cells, what windows say of colours, conjugate
+// gradients, pixels. A thread has a cell; most are far from the boundary and leave at once. Sums over an eye are taken block by
+// block and added up in one order by every block of the next step, so that the same input gives the same bits.
+enum { THREADS = TACHY_CUDA_EDGES_BLOCK, RADIUS = 2, SIDE = 2 * RADIUS + 1, PASSES = 6 };
+#define SHARE (1.0f / (SIDE * SIDE))
+#define EPS (1e-4f * SHARE)
+typedef tachy_cuda_edges edges_params;
+typedef tachy_cuda_edges_eye eye_params;
+
+// The scratch of an eye.
+struct planes_of_eye {
+    float *guide[3], *alpha, *fit[4], *mean[3], *lower[3], *scale[3], *x, *left, *way[2], *change;
+    uint8_t *unknown, *window, *grown; // window: it is in the picture, and an unknown cell in it
+    double *size[2], *curve, *area;    // of each block
+};
+
+__device__ static planes_of_eye planes_of(const eye_params &e)
+{
+    planes_of_eye p;
+    int64_t n = ((int64_t)e.width * e.height + 63) / 64 * 64, sums = n / THREADS + 8;
+    float *next = at<float>(e.scratch);
+    for (int k = 0; k < 3; k++) {
+        p.guide[k] = next + k * n;
+        p.mean[k] = next + (3 + k) * n;
+        p.lower[k] = next + (6 + k) * n;
+        p.scale[k] = next + (9 + k) * n;
+    }
+    for (int k = 0; k < 4; k++)
+        p.fit[k] = next + (12 + k) * n;
+    p.alpha = next + 16 * n;
+    p.x = next + 17 * n;
+    p.left = next + 18 * n;
+    p.way[0] = next + 19 * n;
+    p.way[1] = next + 20 * n;
+    p.change = next + 21 * n;
+    p.unknown = reinterpret_cast<uint8_t *>(next + TACHY_CUDA_EDGES_PLANES * n);
+    p.window = p.unknown + n;
+    p.grown = p.window + n;
+    p.size[0] = reinterpret_cast<double *>(p.unknown + 4 * n);
+    p.size[1] = p.size[0] + sums;
+    p.curve = p.size[1] + sums;
+    p.area = p.curve + sums;
+    return p;
+}
+
+// A thread's cell of an eye; n: cells.
+struct place {
+    int i, n, x, y;
+};
+
+__device__ static place place_of(const eye_params &e)
+{
+    int i = blockIdx.x * THREADS + threadIdx.x;
+    return {i, e.width * e.height, i % e.width, i / e.width};
+}
+
+// The sum over a block, which thread 0 has.
+__device__ static double block_sum(double v)
+{
+    __shared__ double part[THREADS / 32];
+    v = warp_sum(v);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        part[threadIdx.x / 32] = v;
+    __syncthreads();
+    double sum = 0;
+    for (int i = 0; i < THREADS / 32; i++)
+        sum += part[i];
+    return sum;
+}
+
+// The sum of what the blocks of an eye stored, which every thread has.
+__device__ static double stored_sum(const double *sums, const eye_params &e)
+{
+    double v = 0;
+    for (int i = threadIdx.x; i < parts((int64_t)e.width * e.height, THREADS); i += THREADS)
+        v += sums[i];
+    return block_sum(v);
+}
+
+// The eye of the launch's block; NULL: it has none, or all blocks of it are others.
+__device__ static const eye_params *eye_of(const edges_params &p)
+{
+    const tachy_cuda_edges_frame &f = p.frame[blockIdx.y / 2];
+    int i = blockIdx.y % 2;
+    if (i >= f.eyes || (int64_t)blockIdx.x * THREADS >= (int64_t)f.eye[i].width * f.eye[i].height)
+        return nullptr;
+    return &f.eye[i];
+}
+
+// ---- Cells ----
+
+__device__ static int sample(const edges_params &p, const tachy_cuda_edges_frame &f, int c, int x, int y)
+{
+    const uint8_t *row = at<const uint8_t>(f.in[c], y * p.in_stride[c]);
+    return p.bytes == 1 ? row[x * p.step[c]] : reinterpret_cast<const uint16_t *>(row)[x * p.step[c]] >> p.shift;
+}
+
+// The mean of a component's samples under a cell, 0..1.
+__device__ static float mean_of(const edges_params &p, const tachy_cuda_edges_frame &f, const eye_params &e, int c, int cx, int cy)
+{
+    int sx = c ? p.narrow : 0, sy = c ? p.low : 0, w = (p.width + sx) >> sx, h = (p.height + sy) >> sy, sum = 0;
+    if (!f.in[c])
+        return 0;
+    int x0 = min((e.x0 + cx * p.cell) >> sx, w - 1), x1 = min(max(min(e.x0 + (cx + 1) * p.cell, e.x1) >> sx, x0 + 1), w);
+    int y0 = min((e.y0 + cy * p.cell) >> sy, h - 1), y1 = min(max(min(e.y0 + (cy + 1) * p.cell, e.y1) >> sy, y0 + 1), h);
+    for (int y = y0; y < y1; y++)
+        for (int x = x0; x < x1; x++)
+            sum += sample(p, f, c, x, y);
+    float unit = __fdiv_rn(1.0f, (float)((1 << p.bits) - 1));
+    return __fdiv_rn(__fmul_rn((float)sum, unit), (float)((x1 - x0) * (y1 - y0)));
+}
+
+// Where the middle of cell i lies in a mask of n that stands for `size` pixels.
+__device__ static float in_mask(const edges_params &p, int begin, int i, int n, int size)
+{
+    float middle = __fadd_rn((float)(begin + i * p.cell), 0.5f * (float)p.cell);
+    float v = __fsub_rn(__fdiv_rn(__fmul_rn(middle, (float)n), (float)size), 0.5f);
+    return fminf(fmaxf(v, 0.0f), (float)(n - 1));
+}
+
+// The mask in the middle of a cell, 0..1.
+__device__ static float mask_at(const edges_params &p, const eye_params &e, int cx, int cy)
+{
+    float v = in_mask(p, e.y0 - e.y, cy, e.mask_h, e.h);
+    float middle = __fadd_rn((float)(e.x0 + cx * p.cell - e.x), 0.5f * (float)p.cell);
+    float u = __fsub_rn(__fmul_rn(middle, __fdiv_rn((float)e.mask_w, (float)e.w)), 0.5f);
+    u = fminf(fmaxf(u, 0.0f), (float)(e.mask_w - 1));
+    int y = min((int)v, max(e.mask_h - 2, 0)), x = (int)u, next = min(x + 1, e.mask_w - 1);
+    const uint8_t *up = at<const uint8_t>(e.mask, y * e.stride);
+    const uint8_t *down = at<const uint8_t>(e.mask, min(y + 1, e.mask_h - 1) * e.stride);
+    float fx = __fsub_rn(u, (float)x), fy = __fsub_rn(v, (float)y);
+    float a = lerp((float)up[x], (float)up[next], fx), b = lerp((float)down[x], (float)down[next], fx);
+    return __fmul_rn(lerp(a, b, fy), 1.0f / 255);
+}
+
+__global__ void __launch_bounds__(THREADS) take(const __grid_constant__ edges_params p)
+{
+    const eye_params *e = eye_of(p);
+    if (!e)
+        return;
+    planes_of_eye s = planes_of(*e);
+    place c = place_of(*e);
+    bool mine = c.i < c.n;
+    float alpha = mine ? mask_at(p, *e, c.x, c.y) : 0;
+    if (mine) {
+        s.alpha[c.i] = alpha;
+        for (int k = 0; k < 3; k++)
+            s.guide[k][c.i] = mean_of(p, p.frame[blockIdx.y / 2], *e, k, c.x, c.y);
+    }
+    double area = block_sum(alpha > 0.5f ? 1 : 0);
+    if (threadIdx.x == 0)
+        s.area[blockIdx.x] = area;
+}
+
+// Marks not surely background, bit 0, and not surely foreground, bit 1, at most so many cells away.
+struct reach {
+    int back, fore;
+};
+
+__device__ static reach reach_of(const planes_of_eye &s, const eye_params &e)
+{
+    float size = __fsqrt_rn((float)stored_sum(s.area, e));
+    return {(int)__fadd_rn(__fmul_rn(0.08f, size), 0.5f), (int)__fadd_rn(__fmul_rn(0.03f, size), 0.5f)};
+}
+
+__global__ void __launch_bounds__(THREADS) grow_rows(const __grid_constant__ edges_params p)
+{
+    const eye_params *e = eye_of(p);
+    if (!e)
+        return;
+    planes_of_eye s = planes_of(*e);
+    place c = place_of(*e);
+    reach r = reach_of(s, *e);
+    int marks = 0;
+    for (int k = max(-r.back, -c.x); k <= min(r.back, e->width - 1 - c.x) && c.i < c.n; k++) {
+        float a = s.alpha[c.i + k];
+        marks |= (a > 0.05f ? 1 : 0) | (a < 0.95f && abs(k) <= r.fore ? 2 : 0);
+    }
+    if (c.i < c.n)
+        s.grown[c.i] = (uint8_t)marks;
+}
+
+__global__ void __launch_bounds__(THREADS) grow_columns(const __grid_constant__ edges_params p)
+{
+    const eye_params *e = eye_of(p);
+    if (!e)
+        return;
+    planes_of_eye s = planes_of(*e);
+    place c = place_of(*e);
+    reach r = reach_of(s, *e);
+    int marks = 0;
+    for (int k = max(-r.back, -c.y); k <= min(r.back, e->height - 1 - c.y) && c.i < c.n; k++)
+        marks |= s.grown[c.i + k * e->width] & (abs(k) <= r.fore ? 3 : 1);
+    if (c.i >= c.n)
+        return;
+    float alpha = !(marks & 1) ? 0 : !(marks & 2) ? 1 : s.alpha[c.i];
+    s.unknown[c.i] = marks == 3;
+    s.alpha[c.i] = s.x[c.i] = alpha;
+    s.left[c.i] = s.way[0][c.i] = s.way[1][c.i] = 0;
+}
+
+// ---- Windows ----
+
+__device__ static bool is_window(const eye_params &e, int x, int y)
+{
+    return x >= RADIUS && x < e.width - RADIUS && y >= RADIUS && y < e.height - RADIUS;
+}
+
+// Mean and covariance of the colours in a window, that as L D L'.
+__device__ static void measure(const planes_of_eye &s, int i, int row)
+{
+    float m[3] = {}, v[6] = {};
+    for (int k = 0; k < SIDE * SIDE; k++)
+        for (int c = 0; c < 3; c++)
+            m[c] += s.guide[c][i + (k / SIDE - RADIUS) * row + k % SIDE - RADIUS];
+    for (int c = 0; c < 3; c++)
+        m[c] *= SHARE;
+    for (int k = 0; k < SIDE * SIDE; k++) {
+        int cell = i + (k / SIDE - RADIUS) * row + k % SIDE - RADIUS;
+        float a = s.guide[0][cell] - m[0], b = s.guide[1][cell] - m[1], c = s.guide[2][cell] - m[2];
+        v[0] += a * a, v[1] += a * b, v[2] += a * c;
+        v[3] += b * b, v[4] += b * c, v[5] += c * c;
+    }
+    float a = v[0] * SHARE + EPS, b = v[1] * SHARE, c = v[2] * SHARE, d0 = __fdiv_rn(1, a), l0 = b * d0, l1 = c * d0;
+    float e = fmaxf(v[3] * SHARE + EPS - l0 * b, EPS), f = v[4] * SHARE - l0 * c; // rounding alone makes a pivot smaller
+    float d1 = __fdiv_rn(1, e), l2 = f * d1, g = fmaxf(v[5] * SHARE + EPS - l1 * c - l2 * f, EPS);
+    for (int k = 0; k < 3; k++)
+        s.mean[k][i] = m[k];
+    s.lower[0][i] = l0, s.lower[1][i] = l1, s.lower[2][i] = l2;
+    s.scale[0][i] = d0, s.scale[1][i] = d1, s.scale[2][i] = __fdiv_rn(1, g);
+}
+
+__global__ void __launch_bounds__(THREADS) windows(const __grid_constant__ edges_params p)
+{
+    const eye_params *e = eye_of(p);
+    if (!e)
+        return;
+    planes_of_eye s = planes_of(*e);
+    place c = place_of(*e);
+    if (c.i >= c.n)
+        return;
+    bool needed = false;
+    for (int k = 0; k < SIDE * SIDE && is_window(*e, c.x, c.y); k++)
+        needed = needed || s.unknown[c.i + (k / SIDE - RADIUS) * e->width + k % SIDE - RADIUS];
+    s.window[c.i] = needed;
+    if (needed)
+        measure(s, c.i, e->width);
+}
+
+// What alpha is taken from. WAY: the next direction, left + turn * the one before.
+enum source { BEGIN, WAY, END };
+
+template <source FROM> __device__ static float value_of(const planes_of_eye &s, int i, int before, float turn)
+{
+    if (FROM == BEGIN)
+        return s.x[i];
+    if (FROM == WAY)
+        return s.left[i] + turn * s.way[before][i];
+    return fminf(fmaxf(s.x[i], 0.0f), 1.0f);
+}
+
+// How much of the direction before pass k stays.
+__device__ static float turn_of(const planes_of_eye &s, const eye_params &e, int k)
+{
+    double now = stored_sum(s.size[k % 2], e), before = k ? stored_sum(s.size[(k + 1) % 2], e) : 0;
+    return before > 0 ? (float)(now / before) : 0;
+}
+
+// The least squares of alpha in each window.
+template <source FROM> __global__ void __launch_bounds__(THREADS) fit(const __grid_constant__ edges_params p, int k)
+{
+    const eye_params *e = eye_of(p);
+    if (!e)
+        return;
+    planes_of_eye s = planes_of(*e);
+    place c = place_of(*e);
+    bool mine = c.i < c.n && s.window[c.i];
+    if (!__syncthreads_or(mine))
+        return;
+    float turn = FROM == WAY ? turn_of(s, *e, k) : 0, t[4] = {};
+    if (!mine)
+        return;
+    for (int j = 0; j < SIDE * SIDE; j++) {
+        int cell = c.i + (j / SIDE - RADIUS) * e->width + j % SIDE - RADIUS;
+        float a = value_of<FROM>(s, cell, (k + 1) % 2, turn);
+        t[0] += a * s.guide[0][cell], t[1] += a * s.guide[1][cell], t[2] += a * s.guide[2][cell], t[3] += a;
+    }
+    float m0 = s.mean[0][c.i], m1 = s.mean[1][c.i], m2 = s.mean[2][c.i], mean = t[3] * SHARE;
+    float l0 = s.lower[0][c.i], l1 = s.lower[1][c.i], l2 = s.lower[2][c.i];
+    float v0 = t[0] * SHARE - mean * m0, v1 = t[1] * SHARE - mean * m1 - l0 * v0;
+    float v2 = t[2] * SHARE - mean * m2 - (l1 * v0 + l2 * v1);
+    float a2 = v2 * s.scale[2][c.i], a1 = v1 * s.scale[1][c.i] - l2 * a2, a0 = v0 * s.scale[0][c.i] - l0 * a1 - l1 * a2;
+    s.fit[0][c.i] = a0, s.fit[1][c.i] = a1, s.fit[2][c.i] = a2;
+    s.fit[3][c.i] = mean - a0 * m0 - a1 * m1 - a2 * m2;
+}
+
+// ---- Conjugate gradients ----
+
+// Sums of the fits of the windows that hold a cell; returns how many these are.
+__device__ static float fits_around(const planes_of_eye &s, const eye_params &e, const place &c, float t[4])
+{
+    int x0 = max(c.x - RADIUS, RADIUS), x1 = min(c.x + RADIUS, e.width - 1 - RADIUS);
+    int y0 = max(c.y - RADIUS, RADIUS), y1 = min(c.y + RADIUS, e.height - 1 - RADIUS);
+    for (int y = y0; y <= y1; y++)
+        for (int x = x0; x <= x1; x++)
+            for (int k = 0; k < 4; k++)
+                t[k] += s.fit[k][y * e.width + x];
+    return (float)(max(x1 - x0 + 1, 0) * max(y1 - y0 + 1, 0));
+}
+
+// What the windows' errors change with a cell's alpha.
+__device__ static float slope_of_error(const planes_of_eye &s, const eye_params &e, const place &c, float alpha)
+{
+    float t[4] = {}, held = fits_around(s, e, c, t);
+    return held * alpha - t[0] * s.guide[0][c.i] - t[1] * s.guide[1][c.i] - t[2] * s.guide[2][c.i] - t[3];
+}
+
+__global__ void __launch_bounds__(THREADS) begin(const __grid_constant__ edges_params p)
+{
+    const eye_params *e = eye_of(p);
+    if (!e)
+        return;
+    planes_of_eye s = planes_of(*e);
+    place c = place_of(*e);
+    float left = 0;
+    if (c.i < c.n && s.unknown[c.i])
+        s.left[c.i] = left = -slope_of_error(s, *e, c, s.x[c.i]);
+    double size = block_sum((double)left * (double)left);
+    if (threadIdx.x == 0)
+        s.size[0][blockIdx.x] = size;
+}
+
+// The direction of pass k, and what it changes.
+__global__ void __launch_bounds__(THREADS) look(const __grid_constant__ edges_params p, int k)
+{
+    const eye_params *e = eye_of(p);
+    if (!e)
+        return;
+    planes_of_eye s = planes_of(*e);
+    place c = place_of(*e);
+    bool mine = c.i < c.n && s.unknown[c.i];
+    double product = 0;
+    if (__syncthreads_or(mine)) {
+        float turn = turn_of(s, *e, k);
+        if (mine) {
+            float way = value_of<WAY>(s, c.i, (k + 1) % 2, turn), change = slope_of_error(s, *e, c, way);
+            s.way[k % 2][c.i] = way;
+            s.change[c.i] = change;
+            product = (double)way * (double)change;
+        }
+        product = block_sum(product);
+    }
+    if (threadIdx.x == 0)
+        s.curve[blockIdx.x] = product;
+}
+
+// The step along it.
+__global__ void __launch_bounds__(THREADS) go(const __grid_constant__ edges_params p, int k)
+{
+    const eye_params *e = eye_of(p);
+    if (!e)
+        return;
+    planes_of_eye s = planes_of(*e);
+    place c = place_of(*e);
+    bool mine = c.i < c.n && s.unknown[c.i];
+    double product = 0;
+    if (__syncthreads_or(mine)) {
+        double size = stored_sum(s.size[k % 2], *e), curve = stored_sum(s.curve, *e);
+        float step = curve > 0 ? (float)(size / curve) : 0, left = 0;
+        if (mine) {
+            s.x[c.i] += step * s.way[k % 2][c.i];
+            s.left[c.i] = left = s.left[c.i] - step * s.change[c.i];
+        }
+        product = block_sum((double)left * (double)left);
+    }
+    if (threadIdx.x == 0)
+        s.size[(k + 1) % 2][blockIdx.x] = product;
+}
+
+// The means of the fits around each unknown cell, in place of the mean colours and the first scale; known cells keep their alpha.
+__global__ void __launch_bounds__(THREADS) store(const __grid_constant__ edges_params p)
+{
+    const eye_params *e = eye_of(p);
+    if (!e)
+        return;
+    planes_of_eye s = planes_of(*e);
+    place c = place_of(*e);
+    if (c.i >= c.n)
+        return;
+    float t[4] = {}, to[4] = {0, 0, 0, s.alpha[c.i]};
+    if (s.unknown[c.i]) {
+        float count = fits_around(s, *e, c, t);
+        to[3] = value_of<END>(s, c.i, 0, 0);
+        for (int k = 0; k < 4 && count > 0; k++)
+            to[k] = __fdiv_rn(t[k], count);
+    }
+    for (int k = 0; k < 3; k++)
+        s.mean[k][c.i] = to[k];
+    s.scale[0][c.i] = to[3];
+}
+
+// ---- Pixels ----
+
+// A number of the fit between cells `left` and `right` of two rows; t: pixels behind the middle of the left one.
+struct between_cells {
+    int up, down, left, right; // cells
+    float fy, t;
+};
+
+__device__ static float value_at(const float *plane, const between_cells &b, float share)
+{
+    float l = lerp(plane[b.up + b.left], plane[b.down + b.left], b.fy), r = lerp(plane[b.up + b.right], plane[b.down + b.right], b.fy);
+    return __fadd_rn(l, __fmul_rn(__fmul_rn(__fsub_rn(r, l), share), b.t));
+}
+
+// Alpha of a pixel, 0..255.
+__device__ static int pixel(const edges_params &p, const tachy_cuda_edges_frame &f, const eye_params &e, const ramp &r, int x, int y)
+{
+    planes_of_eye s = planes_of(e);
+    float share = 1.0f / (float)p.cell, unit = __fdiv_rn(1.0f, (float)((1 << p.bits) - 1));
+    float v = __fsub_rn(__fmul_rn(__fadd_rn((float)(y - e.y0), 0.5f), share), 0.5f);
+    v = fminf(fmaxf(v, 0.0f), (float)(e.height - 1));
+    int px = x - e.x0 + p.cell / 2, gap = px / p.cell, up = (int)v;
+    between_cells b = {up * e.width, min(up + 1, e.height - 1) * e.width, max(gap - 1, 0), min(gap, e.width - 1),
+                       __fsub_rn(v, (float)up), (float)(px % p.cell) + 0.5f};
+    float value = value_at(s.scale[0], b, share);
+    bool open = s.unknown[b.up + b.left] | s.unknown[b.up + b.right] | s.unknown[b.down + b.left] | s.unknown[b.down + b.right];
+    for (int c = 2; c >= 0 && open; c--)
+        if (f.in[c]) {
+            float colour = __fmul_rn((float)sample(p, f, c, c ? x >> p.narrow : x, c ? y >> p.low : y), unit);
+            value = __fadd_rn(value, __fmul_rn(value_at(s.mean[c], b, share), colour));
+        }
+    value = fminf(fmaxf(value, 0.0f), 1.0f);
+    return (int)(climb(r, (int)__fadd_rn(__fmul_rn(value, 32640.0f), 0.5f) - r.low) >> 24);
+}
+
+// A thread has four pixels of a row; later eyes lie on top.
+__global__ void __launch_bounds__(THREADS) pixels(const __grid_constant__ edges_params p)
+{
+    const tachy_cuda_edges_frame &f = p.frame[blockIdx.z];
+    ramp r = {p.curve.low - 16384, p.curve.width, ((uint32_t)p.curve.gain << p.curve.shift) << 1};
+    int first = 4 * (int)(blockIdx.x * 32 + threadIdx.x), y = (int)(blockIdx.y * (THREADS / 32) + threadIdx.y), sum = 0;
+    for (int x = first; x < min(first + 4, p.width) && y < p.height; x++) {
+        int alpha = 0;
+        for (int i = f.eyes - 1; i >= 0; i--) {
+            const eye_params &e = f.eye[i];
+            if (x < e.x0 || x >= e.x1 || y < e.y0 || y >= e.y1)
+                continue;
+            alpha = pixel(p, f, e, r, x, y);
+            break;
+        }
+        sum += alpha >> 7;
+        at<uint8_t>(f.alpha, y * p.alpha_stride)[x] = (uint8_t)((alpha * p.strength + 127) / 255);
+    }
+    sum = warp_sum(sum);
+    if (f.counted && threadIdx.x == 0 && sum)
+        atomicAdd(at<uint32_t>(f.counted), (uint32_t)sum);
+}
+
+static int64_t most_cells(const struct tachy_cuda_edges *a)
+{
+    int64_t most = 0;
+    for (int i = 0; i < a->count; i++)
+        for (int k = 0; k < a->frame[i].eyes; k++) {
+            const eye_params &e = a->frame[i].eye[k];
+            int64_t n = (int64_t)e.width * e.height;
+            most = n > most ? n : most;
+        }
+    return most;
+}
+
+static void solve(const struct tachy_cuda_edges *a, int64_t cells, cudaStream_t s)
+{
+    dim3 grid(parts(cells, THREADS), 2 * a->count);
+    take<<<grid, THREADS, 0, s>>>(*a);
+    grow_rows<<<grid, THREADS, 0, s>>>(*a);
+    grow_columns<<<grid, THREADS, 0, s>>>(*a);
+    windows<<<grid, THREADS, 0, s>>>(*a);
+    fit<BEGIN><<<grid, THREADS, 0, s>>>(*a, 0);
+    begin<<<grid, THREADS, 0, s>>>(*a);
+    for (int k = 0; k < PASSES; k++) {
+        fit<WAY><<<grid, THREADS, 0, s>>>(*a, k);
+        look<<<grid, THREADS, 0, s>>>(*a, k);
+        go<<<grid, THREADS, 0, s>>>(*a, k);
+    }
+    fit<END><<<grid, THREADS, 0, s>>>(*a, 0);
+    store<<<grid, THREADS, 0, s>>>(*a);
+}
+
+int tachy_cuda_run_edges(const struct tachy_cuda_edges *a, cuda_stream stream)
+{
+    if (a->count < 1 || a->count > TACHY_CUDA_COMPOSITE_FRAMES || a->width < 1 || a->height < 1 || a->cell < 4 ||
+        (a->cell & (a->cell - 1)) || (a->bytes != 1 && a->bytes != 2))
+        return cudaErrorInvalidValue;
+    int64_t cells = most_cells(a);
+    if (cells)
+        solve(a, cells, on(stream));
+    dim3 grid(parts(a->width, 128), parts(a->height, THREADS / 32), a->count), block(32, THREADS / 32);
+    pixels<<<grid, block, 0, on(stream)>>>(*a);
+    return cudaGetLastError();
+}
