@@ -42,6 +42,9 @@ struct tachy_plan_params { // {0} is valid
     int gpu; // ordinal as the driver counts
     enum tachy_plan_precision precision;
     bool deterministic; // no kernel is chosen by time: the same in every process
+    // MiB of the GPU's memory that the plan may hold: its weights, also shared ones, and runs with their tensors; 0: any. Runs wait
+    // for each other's memory rather than hold more. What times kernels or precisions is not counted.
+    int memory_limit;
     // For tests: (cuda/nn/kernels.h) run in place of the library's own, and without cuBLASLt. NULL: the library's.
     const struct tachy_nn_kernels *kernels;
 };

@@ -23,6 +23,7 @@ static const struct option known[] = {
     {"device", offsetof(struct provider_options, device), .words = devices},
     {"gpu_id", offsetof(struct provider_options, plan.gpu), .lo = 0, .hi = TACHY_MAX_GPUS - 1},
     {"precision", offsetof(struct provider_options, plan.precision), .words = tachy_plan_precisions},
+    {"memory_limit", offsetof(struct provider_options, plan.memory_limit), .lo = 0, .hi = 1 << 24},
     {"deterministic", offsetof(struct provider_options, deterministic), .lo = 0, .hi = 1},
     {"threads", offsetof(struct provider_options, plan.threads), .lo = 1, .hi = 256},
     {"build_effort", offsetof(struct provider_options, plan.effort), .lo = 0, .hi = 3},
@@ -71,6 +72,8 @@ static OrtStatus *settle(const struct provider *p, struct provider_options *o)
     if (o->plan.precision != TACHY_PLAN_FP32 && !o->backend->queue)
         return fail(p, "tachy: precision=%s needs device=%s: a CPU computes in fp32", tachy_plan_precisions[o->plan.precision],
                     "cuda");
+    if (o->plan.memory_limit && !o->backend->queue)
+        return fail(p, "tachy: %s needs device=%s", "memory_limit, of a GPU's memory,", "cuda");
     o->plan.deterministic = o->deterministic;
     return NULL;
 }

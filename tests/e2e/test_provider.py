@@ -328,8 +328,9 @@ class Networks(common.Case):
         ort.InferenceSession(model, options(True, own={"threads": "2"}))
         for own, said in (({"threads": "0"}, "`threads` is a whole number from 1 to 256"),
                           ({"threads": "2x"}, "`threads` is a whole number"),
-                          ({"thread": "2"}, "no provider option `thread`; there are device, gpu_id, precision, deterministic, threads, build_effort, claim_qdq, direct, apart, guard, store"),
+                          ({"thread": "2"}, "no provider option `thread`; there are device, gpu_id, precision, memory_limit, deterministic, threads, build_effort, claim_qdq, direct, apart, guard, store"),
                           ({"device": "gpu"}, "`device` is cpu or cuda"), ({"gpu_id": "-1"}, "`gpu_id` is a whole number from 0"),
+                          ({"memory_limit": "64"}, "memory_limit, of a GPU's memory, needs device=cuda"),
                           ({"precision": "fp16"}, "precision=fp16 needs device=cuda")):
             with self.assertRaisesRegex(Exception, said):
                 ort.InferenceSession(model, options(True, own=own), enable_fallback=0)

@@ -1,5 +1,8 @@
+#include "fakes/fake.h"
+#include "fakes/symbol.h"
 #include "graph_build.h"
 #include "nn_host.h"
+#include "plan/cuda/parts.h"
 
 // Plans of a GPU over the fake driver, with the kernels as plain loops: what becomes an address, which steps are left,
 // float16 and what the passes for it keep as float32.
@@ -361,5 +364,76 @@ TEST(precision_by_error)
     free(got);
 }
 
-TEST_MAIN(TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite),
+enum { SIDE = 600, PIXELS = SIDE * SIDE };
+
+// An arena of 1.4 MiB, as the input and the output have.
+static struct tachy_plan *large(int memory_limit, int want)
+{
+    const struct tachy_plan_params params = {.kernels = &host_kernels, .memory_limit = memory_limit};
+    struct tachy_plan *p = NULL;
+    begin();
+    struct tachy_value *x = input(2, SHAPE(SIDE, SIDE));
+    tachy_graph_add_output(g, binary(TACHY_PLAN_ADD, unary(TACHY_PLAN_EXP, x), x));
+    CHECK_INT(tachy_plan_run_passes(g, tachy_plan_cuda.passes(&params), NULL), TACHY_OK);
+    CHECK_INT(tachy_plan_cuda.open(&p, g, &params), want);
+    tachy_graph_close(&g);
+    return p;
+}
+
+// The fake driver copies nothing as large as these tensors.
+static void *run_often(void *plan)
+{
+    float *in = calloc(PIXELS, sizeof(*in)), *out = calloc(PIXELS, sizeof(*out));
+    for (int k = 0; k < 3; k++)
+        CHECK_INT(tachy_plan_cuda.run(plan, (const void *const[]){in}, (void *const[]){out}, NULL), TACHY_OK);
+    free(in);
+    free(out);
+    return NULL;
+}
+
+// Runs that are queued on two streams, the first of which is busy; how many workspaces they took.
+static int queued(struct tachy_plan *plan)
+{
+    struct cuda_plan *p = (struct cuda_plan *)plan;
+    const struct tachy_cu *cu = p->gpu->device.cu;
+    int (*launch)(cuda_stream, uint64_t) = (int (*)(cuda_stream, uint64_t))fake_symbol("libcuda.so.1", "fake_cuda_launch");
+    void *memory = NULL;
+    cuda_stream stream[2] = {NULL};
+    CHECK_INT(tachy_device_enter(&p->gpu->device, NULL), TACHY_OK);
+    CHECK_INT(tachy_gpu_alloc(p->gpu, 2 * PIXELS * sizeof(float), &memory, NULL), TACHY_OK);
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(cu->stream_create(&stream[i], CUDA_STREAM_OWN_ORDER), CUDA_OK);
+        if (!i)
+            launch(stream[i], 500000000);
+        void *const out[] = {(float *)memory + PIXELS};
+        CHECK_INT(tachy_plan_cuda.queue(plan, (const void *const[]){memory}, out, stream[i]), TACHY_OK);
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(cu->stream_wait(stream[i]), CUDA_OK);
+        cu->stream_destroy(stream[i]);
+    }
+    tachy_gpu_free(p->gpu, memory);
+    tachy_device_leave(&p->gpu->device);
+    return p->nb_workspaces;
+}
+
+TEST(memory_limit)
+{
+    CHECK(!large(4, TACHY_ERR_NOMEM));
+    struct tachy_plan *p = large(5, TACHY_OK); // one run
+    CHECK_INT(queued(p), 1);
+    pthread_t thread[3];
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(pthread_create(&thread[i], NULL, run_often, p), 0);
+    for (int i = 0; i < 3; i++)
+        pthread_join(thread[i], NULL);
+    CHECK_INT(((struct cuda_plan *)p)->nb_workspaces, 1);
+    CHECK(((struct cuda_plan *)p)->held <= 5 << 20);
+    tachy_plan_close(&p);
+    p = large(0, TACHY_OK);
+    CHECK_INT(queued(p), 2);
+    tachy_plan_close(&p);
+}
+
+TEST_MAIN(TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite),
           TEST_CASE(precision), TEST_CASE(scale_by_channel), TEST_CASE(groups), TEST_CASE(half_on_a_cpu))

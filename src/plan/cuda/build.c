@@ -207,10 +207,15 @@ static int set_device(struct cuda_build *b)
     if (err == TACHY_OK && !p->params.kernels)
         err = tachy_cuda_need(&p->gpu->device, log);
     if (err == TACHY_OK)
-        err = cuda_weights_share(&p->weights, p->gpu, b->blob, b->nb_blob, log);
+        err = cuda_count(p, b->nb_blob) ? cuda_weights_share(&p->weights, p->gpu, b->blob, b->nb_blob, log) : TACHY_ERR_NOMEM;
     if (err == TACHY_OK)
         err = cuda_choose(p, log);
-    if (err == TACHY_ERR_NOMEM)
+    size_t needed = b->nb_blob + cuda_run_bytes(p), limit = (size_t)p->params.memory_limit << 20;
+    if (err == TACHY_ERR_NOMEM && limit && needed > limit)
+        tachy_msg(log, TACHY_LOG_ERR, "plan: %.1f MiB of weights and %.1f MiB of a run are more than memory_limit=%d allows: "
+                  "raise it, or take a smaller batch", (double)b->nb_blob / (1 << 20), (double)cuda_run_bytes(p) / (1 << 20),
+                  p->params.memory_limit);
+    else if (err == TACHY_ERR_NOMEM)
         tachy_msg(log, TACHY_LOG_ERR, "plan: GPU %d has no memory left for %zu MiB of weights and %zu MiB of a run: close what "
                   "else uses it, or take a smaller batch", p->params.gpu, b->nb_blob >> 20, (p->arena + p->scratch) >> 20);
     return err;
@@ -225,6 +230,7 @@ int cuda_open(struct tachy_plan **out, const struct tachy_graph *g, const struct
         return TACHY_ERR_NOMEM;
     pthread_mutex_init(&p->lock, NULL);
     pthread_mutex_init(&p->launching, NULL);
+    pthread_cond_init(&p->given, NULL);
     p->base.backend = &tachy_plan_cuda;
     p->params = params ? *params : (struct tachy_plan_params){0};
     p->error[0] = p->error[1] = NAN;
@@ -282,6 +288,7 @@ static void close_plan(struct tachy_plan *plan)
     free(p->end_bytes);
     tachy_free(p->choice);
     pthread_mutex_destroy(&p->launching);
+    pthread_cond_destroy(&p->given);
     pthread_mutex_destroy(&p->lock);
     free(p);
 }

@@ -102,6 +102,7 @@ static struct tachy_plan_params quick(const struct mixed *m)
 {
     struct tachy_plan_params p = *m->params;
     p.effort = 0;
+    p.memory_limit = 0; // these plans are closed before the one that stays is opened
     p.choice = NULL;
     return p;
 }

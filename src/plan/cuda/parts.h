@@ -130,7 +130,11 @@ struct cuda_plan {
     double error[2]; // of such a plan, on noise and on a picture; else NAN
     pthread_mutex_t launching; // one thread at a time launches steps: products of cuBLASLt want it
     pthread_mutex_t lock;
-    struct cuda_workspace *idle; // under the lock
+    pthread_cond_t given; // a workspace was given back, or freed
+    // Under the lock:
+    struct cuda_workspace *idle;
+    int nb_workspaces;
+    size_t held; // bytes of weights, and of so many runs
 };
 
 // While a plan is made.
@@ -228,6 +232,10 @@ int cuda_launch(const struct cuda_plan *p, const struct cuda_step *s, struct cud
                 cuda_stream stream);
 int cuda_run(struct tachy_plan *p, const void *const in[], void *const out[], uint64_t *end);
 int cuda_queue(struct tachy_plan *p, const void *const in[], void *const out[], void *stream);
+// Bytes that a run counts: of its workspace, and of its inputs and outputs.
+size_t cuda_run_bytes(const struct cuda_plan *p);
+// Whether so many bytes more are within the limit; then they are counted.
+bool cuda_count(struct cuda_plan *p, size_t bytes);
 int cuda_workspace_new(struct cuda_plan *p, struct cuda_workspace **out, const struct tachy_log *log);
 void cuda_workspace_free(struct cuda_plan *p, struct cuda_workspace *w);
 void cuda_set_bases(const struct cuda_plan *p, struct cuda_workspace *w, const cuda_address *ends);

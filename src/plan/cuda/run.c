@@ -120,18 +120,45 @@ void cuda_set_bases(const struct cuda_plan *p, struct cuda_workspace *w, const c
     memcpy(w->base + BASE_INPUTS, ends, sizeof(*ends) * (size_t)nb_ends(p));
 }
 
+static size_t memory_bytes(const struct cuda_plan *p) { return TACHY_ALIGN(p->arena, 256) + p->scratch + 256; }
+
+size_t cuda_run_bytes(const struct cuda_plan *p)
+{
+    size_t size = memory_bytes(p);
+    for (int i = 0; i < nb_ends(p); i++)
+        size += TACHY_ALIGN(p->end_bytes[i], 256);
+    return size;
+}
+
+bool cuda_count(struct cuda_plan *p, size_t bytes)
+{
+    const size_t limit = (size_t)p->params.memory_limit << 20;
+    pthread_mutex_lock(&p->lock);
+    bool fits = !limit || (p->held <= limit && bytes <= limit - p->held);
+    p->held += fits ? bytes : 0;
+    pthread_mutex_unlock(&p->lock);
+    return fits;
+}
+
 int cuda_workspace_new(struct cuda_plan *p, struct cuda_workspace **out, const struct tachy_log *log)
 {
     size_t bases = (size_t)(BASE_INPUTS + nb_ends(p));
-    struct cuda_workspace *w = *out = calloc(1, sizeof(*w) + sizeof(w->base[0]) * bases);
-    if (!w)
+    struct cuda_workspace *w = calloc(1, sizeof(*w) + sizeof(w->base[0]) * bases);
+    *out = NULL;
+    if (!w || !cuda_count(p, cuda_run_bytes(p))) {
+        free(w);
         return TACHY_ERR_NOMEM;
+    }
+    pthread_mutex_lock(&p->lock);
+    p->nb_workspaces++;
+    pthread_mutex_unlock(&p->lock);
+    *out = w;
     int err = TACHY_OK;
     for (int i = 0; i < CUDA_GRAPHS && err == TACHY_OK; i++)
         if (!(w->graphs[i].ends = calloc((size_t)nb_ends(p) + 1, sizeof(cuda_address))))
             err = TACHY_ERR_NOMEM;
     if (err == TACHY_OK)
-        err = tachy_gpu_alloc(p->gpu, TACHY_ALIGN(p->arena, 256) + p->scratch + 256, &w->memory, log);
+        err = tachy_gpu_alloc(p->gpu, memory_bytes(p), &w->memory, log);
     if (err == TACHY_OK)
         err = tachy_cu_check(cu_of(p), cu_of(p)->event_create(&w->done, CUDA_EVENT_ORDERS), log, "a plan's event");
     if (err == TACHY_OK)
@@ -160,11 +187,16 @@ void cuda_workspace_free(struct cuda_plan *p, struct cuda_workspace *w)
         tachy_gpu_free(p->gpu, w->memory);
     if (w->ends)
         tachy_gpu_free(p->gpu, w->ends);
+    pthread_mutex_lock(&p->lock);
+    p->held -= cuda_run_bytes(p);
+    p->nb_workspaces--;
+    pthread_cond_broadcast(&p->given);
+    pthread_mutex_unlock(&p->lock);
     free(w);
 }
 
-// The best of the idle: one of this stream, one that is done, any while there are enough of them. NULL: make one.
-static struct cuda_workspace *choose_idle(struct cuda_plan *p, cuda_stream stream)
+// The best of the idle: one of this stream, one that is done, any if there are enough of them or `any` will do. NULL: none.
+static struct cuda_workspace *choose_idle(struct cuda_plan *p, cuda_stream stream, bool any)
 {
     enum { ENOUGH = 4 };
     struct cuda_workspace **best = NULL;
@@ -176,7 +208,7 @@ static struct cuda_workspace *choose_idle(struct cuda_plan *p, cuda_stream strea
         if (same)
             break;
     }
-    if (!best && n >= ENOUGH)
+    if (!best && n > 0 && (any || n >= ENOUGH))
         best = &p->idle;
     struct cuda_workspace *w = best ? *best : NULL;
     if (w)
@@ -184,12 +216,21 @@ static struct cuda_workspace *choose_idle(struct cuda_plan *p, cuda_stream strea
     return w;
 }
 
-static int take(struct cuda_plan *p, cuda_stream stream, struct cuda_workspace **w)
+// Where there is no memory for one more, a run waits for one that others have.
+static int take(struct cuda_plan *p, cuda_stream stream, bool any, struct cuda_workspace **w)
 {
     pthread_mutex_lock(&p->lock);
-    *w = choose_idle(p, stream);
+    *w = choose_idle(p, stream, any);
     pthread_mutex_unlock(&p->lock);
-    return *w ? TACHY_OK : cuda_workspace_new(p, w, NULL);
+    int err = *w ? TACHY_OK : cuda_workspace_new(p, w, NULL);
+    if (err != TACHY_ERR_NOMEM)
+        return err;
+    pthread_mutex_lock(&p->lock);
+    while (!p->idle && p->nb_workspaces)
+        pthread_cond_wait(&p->given, &p->lock);
+    *w = choose_idle(p, stream, true);
+    pthread_mutex_unlock(&p->lock);
+    return *w ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
 static void give(struct cuda_plan *p, struct cuda_workspace *w)
@@ -197,6 +238,7 @@ static void give(struct cuda_plan *p, struct cuda_workspace *w)
     pthread_mutex_lock(&p->lock);
     w->next = p->idle;
     p->idle = w;
+    pthread_cond_signal(&p->given);
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -280,7 +322,7 @@ int cuda_queue(struct tachy_plan *plan, const void *const in[], void *const out[
     int err = tachy_device_enter(&p->gpu->device, NULL);
     if (err < 0)
         return err;
-    err = take(p, stream, &w);
+    err = take(p, stream, false, &w);
     if (err == TACHY_OK) {
         err = tachy_cu_check_memory(cu_of(p), queue_steps(p, w, ends, stream), NULL);
         give(p, w);
@@ -343,13 +385,7 @@ int cuda_run(struct tachy_plan *plan, const void *const in[], void *const out[],
         free(ends);
         return err;
     }
-    pthread_mutex_lock(&p->lock); // runs of several threads go side by side, so each has a workspace
-    w = p->idle;
-    if (w)
-        p->idle = w->next;
-    pthread_mutex_unlock(&p->lock);
-    if (!w)
-        err = cuda_workspace_new(p, &w, NULL);
+    err = take(p, NULL, true, &w); // runs of several threads go side by side, so each has a workspace
     if (err == TACHY_OK) {
         err = make_ends(p, w, ends);
         if (err == TACHY_OK)
