@@ -176,10 +176,26 @@ TEST(no_memory)
     tachy_gpu_unref(&gpu);
 }
 
+// More than the provider may hold: the same status, with what it needs.
+TEST(memory_limit)
+{
+    static const int64_t large[] = {1, 600, 600, 0};
+    const char *path = in_folder("large.onnx"), *const one[] = {"memory_limit=1", NULL}, *const three[] = {"memory_limit=3", NULL};
+    tachy_engine *e = NULL;
+    CHECK(tiny_write(path, "Add", 1, large));
+    CHECK_INT(OPEN(&e, .model_path = path, .provider = "tachy", .device = "cuda", .precision = "fp32", .provider_options = one),
+              TACHY_ERR_NOMEM);
+    CHECK_TEXT(said, "2.7 MiB of a run are more than memory_limit=1 allows");
+    CHECK(!e);
+    CHECK_INT(OPEN(&e, .model_path = path, .provider = "tachy", .device = "cuda", .precision = "fp32", .provider_options = three),
+              TACHY_OK);
+    tachy_engine_close(&e);
+}
+
 int main(void)
 {
     static const struct test_case cases[] = {TEST_CASE(host_tensors), TEST_CASE(device_tensors), TEST_CASE(refused_precisions),
-                                             TEST_CASE(falls_back), TEST_CASE(no_memory)};
+                                             TEST_CASE(falls_back), TEST_CASE(no_memory), TEST_CASE(memory_limit)};
     setenv("TACHY_EP", getenv("TACHY_TEST_EP_HOST"), 1);
     setenv("XDG_CACHE_HOME", "/nonexistent", 1); // no store
     return have_runtime() ? run_in_folder(cases, TACHY_ARRAY_SIZE(cases)) : 77;
