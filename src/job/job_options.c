@@ -8,7 +8,8 @@ const struct tachy_option tachy_job_options[] = {
              "without an option are inputs as well"},
     {"output.file", "output", 'o', TACHY_OPT_LIST, .arg = "FILE", .group = "Output",
      .verbs = TACHY_VERB_RUN | TACHY_VERB_MODEL | TACHY_VERB_COMPARE,
-     .help = "where to write; a folder ending in / takes derived names, - is standard output. Given again, the run has "
+     .help = "where to write; a folder ending in / takes derived names, - is standard output, window a screen, "
+             "http://127.0.0.1:8090/ serves a browser. Given again, the run has "
              "several outputs; [key=value:...] before a name are options of that one (docs/sink.md)"},
     {"output.format", "format", 'f', TACHY_OPT_STRING, .arg = "NAME", .group = "Output", .verbs = TACHY_VERB_RUN,
      .help = "FFmpeg's muxer, or null, framemd5, json; by file name without it"},

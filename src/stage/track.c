@@ -19,7 +19,8 @@ static const struct tachy_crop followed = {.from = 33, .to = 263, .scale_x = 1.5
 
 static void read_settings(struct track *t, const tachy_settings *s)
 {
-    bool smooth = tachy_settings_bool(s, "tracking.smoothing");
+    t->window = tachy_settings_is_set(s, "tracking.min_cutoff") ? 0 : (int)tachy_settings_int(s, "tracking.smoothing_window");
+    bool smooth = tachy_settings_bool(s, "tracking.smoothing") && t->window != 1;
     t->follow = (struct tachy_follow_params){
         .most = (int)tachy_settings_int(s, "tracking.max_num_faces"),
         .every = (int)tachy_settings_int(s, "tracking.detect_every"),
@@ -50,6 +51,13 @@ int track_open(struct tachy_stage *st, const tachy_settings *s, int (*open_net)(
     return TACHY_OK;
 }
 
+// A low-pass that goes the share 2 / (n + 1) of the way to each new value leaves as much noise as a mean of n values.
+static double cutoff_of(int window, struct tachy_rational fps)
+{
+    double rate = fps.num > 0 && fps.den > 0 ? (double)fps.num / fps.den : 25;
+    return rate / (3.14159265358979323846 * (window - 1));
+}
+
 void track_start(struct tachy_stage *st, const struct tachy_video_info *video)
 {
     struct track *t = tachy_stage_priv(st);
@@ -58,6 +66,8 @@ void track_start(struct tachy_stage *st, const struct tachy_video_info *video)
     t->rotation = video->rotation;
     t->flip = video->flipped;
     t->tick = (double)video->time_base.num / video->time_base.den;
+    if (t->follow.calm.min_cutoff > 0 && t->window > 1)
+        t->follow.calm.min_cutoff = cutoff_of(t->window, video->fps);
     st->item_bytes = (size_t)t->follow.most * 512 * sizeof(struct tachy_point);
 }
 

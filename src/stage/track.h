@@ -10,6 +10,7 @@ enum { TRACK_DETECTOR, TRACK_POINTS, TRACK_NETS };
 struct track {
     struct tachy_infer *net[TRACK_NETS]; // the form's
     struct tachy_follow_params follow;
+    int window; // frames whose mean calms as the filter is to; 0: the filter's cut-off was given
     int rotation; // of the stream
     bool flip;
     double tick; // seconds

@@ -22,9 +22,9 @@ static const struct tachy_option options[] = {
      .help = "what that cut-off rises by with speed: higher lags less"},
     {"tracking.refine_landmarks", NULL, 0, TACHY_OPT_BOOL, .group = "Tracking", .help = "find irises and lips more exactly",
      .planned = "the face mesh has 468 points, without irises"},
-    {"tracking.smoothing_window", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 1000, .group = "Tracking",
-     .help = "frames over which a face's movement is calmed; 1: not at all",
-     .planned = "points are calmed by the one-euro filter (tracking.min_cutoff, tracking.beta)"},
+    {"tracking.smoothing_window", "smoothing-window", 0, TACHY_OPT_INT, .min = 1, .max = 1000, .arg = "FRAMES", .group = "Tracking",
+     .help = "the cut-off that calms what is still as a mean of so many frames does, in the place of --min-cutoff; 1: the points "
+             "stay as they are"},
     {0},
 };
 

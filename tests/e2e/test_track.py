@@ -124,6 +124,24 @@ class Track(common.Case):
             found[len(some)] = (self.tmp / "out.jsonl").read_bytes()
         self.assertEqual(found[1], found[len(cores)])
 
+    def test_window_of_smoothing(self):
+        """It is the cut-off of as much noise; 1 is none; --min-cutoff wins."""
+        noise = np.random.default_rng(1)
+        clip = self.clip([np.clip(scene((face(200), 220, 80)) + noise.normal(0, 12, (H, W, 3)), 0, 255).astype(np.uint8) for _ in range(30)])
+
+        def jitter(lines):
+            track = np.array([points(line["regions"][0]) for line in lines[10:]])
+            return np.abs(np.diff(track, axis=0)).mean()
+
+        as_said = self.track(clip, "--smoothing-window", 9)
+        self.assertEqual(as_said, self.track(clip, "--min-cutoff", repr(25 / (np.pi * 8))))
+        raw = self.track(clip, "--smoothing-window", 1)
+        self.assertEqual(raw, self.track(clip, "--no-smoothing"))
+        self.assertEqual(self.track(clip, "--smoothing-window", 9, "--min-cutoff", 3), self.track(clip, "--min-cutoff", 3))
+        calm = [jitter(lines) for lines in (raw, self.track(clip, "--smoothing-window", 3), as_said, self.track(clip, "--smoothing-window", 50))]
+        self.assertEqual(calm, sorted(calm, reverse=True))
+        self.assertLess(calm[2], 0.8 * calm[0])
+
     def test_csv_has_the_same(self):
         clip = self.clip([scene()] * 2 + [scene((face(220), 100 + 6 * t, 40)) for t in range(5)])
         frames = self.track(clip)
