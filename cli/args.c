@@ -150,12 +150,23 @@ static const char *take_second(struct parser *p, const struct found *f)
     return next;
 }
 
-// Keeps the arguments for the command under `tachy profile` or --watch; their own options are left out.
+// Keeps the arguments for the command under another verb or --watch; their own options are left out.
 static void pass_on(struct parser *p, const struct tachy_option *o, int from)
 {
-    bool own = o->verbs == TACHY_VERB_PROFILE || !strcmp(o->path, "run.watch");
-    for (int i = from; i < p->at && !own; i++)
+    bool own = o->verbs == TACHY_VERB_PROFILE || o->verbs == TACHY_VERB_TUNE || !strcmp(o->path, "run.watch");
+    for (int i = from; i < p->at && !own; i++) {
+        p->c->inner_row[p->c->n_inner] = o;
         p->c->inner_argv[p->c->n_inner++] = p->argv[i];
+    }
+}
+
+// A verb around another goes first: --max-memory of `tachy tune segment` is tune.max_memory.
+static bool prefers_outer(const struct cli *c, const struct found *f)
+{
+    for (const struct tachy_option *o = tachy_options(); o->path; o++)
+        if (o->verbs == c->verb->options && o->name && !strcmp(o->name, f->name))
+            return true;
+    return false;
 }
 
 // Several verbs may have an option of one name: the one of this verb is meant. --batch of `tachy engine` is engine.batch.
@@ -163,6 +174,8 @@ static void prefer_own(const struct cli *c, struct found *f)
 {
     char path[128];
     unsigned verbs = (c->verb ? c->verb->options : 0) | (c->inner ? c->inner->options : 0);
+    if (c->verb && c->verb->wraps)
+        verbs = prefers_outer(c, f) ? c->verb->options : verbs;
     if (!verbs || (f->option->verbs & verbs))
         return;
     snprintf(path, sizeof(path), "%s.%s", c->verb->name, f->name);
@@ -227,13 +240,13 @@ static int load_settings(struct cli *c, const char *file)
 static int take_argument(struct parser *p, const char *arg)
 {
     struct cli *c = p->c;
-    const struct verb **verb = c->verb == &verb_profile && !c->inner ? &c->inner : &c->verb;
+    const struct verb **verb = c->verb && c->verb->wraps && !c->inner ? &c->inner : &c->verb;
     if (*verb) {
         c->inner_argv[c->n_inner++] = c->args[c->n_args++] = arg;
         return TACHY_OK;
     }
     *verb = cli_verb(arg);
-    if (*verb != &verb_profile)
+    if (!*verb || !(*verb)->wraps)
         c->inner_argv[c->n_inner++] = arg;
     if (*verb)
         return TACHY_OK;
@@ -267,8 +280,9 @@ int args_parse(struct cli *c, int argc, char **argv)
     struct parser p = {.c = c, .argc = argc, .argv = argv, .at = 1};
     c->args = calloc((size_t)argc + 1, sizeof(*c->args));
     c->inner_argv = calloc((size_t)argc + 2, sizeof(*c->inner_argv));
+    c->inner_row = calloc((size_t)argc + 2, sizeof(*c->inner_row));
     p.used = calloc((size_t)argc + 1, sizeof(*p.used));
-    int err = c->args && c->inner_argv && p.used ? TACHY_OK : TACHY_ERR_NOMEM;
+    int err = c->args && c->inner_argv && c->inner_row && p.used ? TACHY_OK : TACHY_ERR_NOMEM;
     bool options = true;
     while (err == TACHY_OK && p.at < argc) {
         const char *arg = argv[p.at++];

@@ -21,9 +21,10 @@ struct cli {
     tachy_settings *settings; // options and configuration files
     const char **args;        // arguments without an option, in order; argv's
     size_t n_args;
-    // tachy profile VERB ...; else NULL.
+    // tachy profile VERB ..., tachy tune VERB ...; else NULL.
     const struct verb *inner; // VERB
-    const char **inner_argv;  // the command without what belongs to the profile; ends with NULL
+    const char **inner_argv;  // the command without what belongs to the outer verb; ends with NULL
+    const struct tachy_option **inner_row; // the option that each of them is of; NULL: none
     size_t n_inner;
     tachy_profile *profile;   // runs record into it
     char *profile_trace;      // where the trace goes that no option asked for; NULL: nowhere
@@ -45,11 +46,12 @@ struct verb {
     const char *words;    // first arguments to choose from: "list|pull"; may be NULL
     unsigned options;     // TACHY_VERB_*: rows of the option table that belong here
     const struct tachy_example *examples; // ends with {0}; NULL: none
+    bool wraps;           // another verb and its arguments follow: tachy profile segment ...
     int (*run)(struct cli *c); // returns an exit status
 };
 enum { VERB_GENERAL = 1 << 15 }; // takes the rows of TACHY_VERB_ALL only
 
-extern const struct verb verb_probe, verb_doctor, verb_model, verb_engine, verb_config, verb_profile,
+extern const struct verb verb_probe, verb_doctor, verb_model, verb_engine, verb_config, verb_profile, verb_tune,
     verb_replay, verb_compare_mattes, verb_shell, verb_help, verb_man, verb_completion;
 const struct verb *const *cli_verbs(void); // ends with NULL
 const struct verb *cli_verb(const char *name);
@@ -92,8 +94,20 @@ int cli_run_word(struct cli *c, const struct word *words, const char *otherwise)
 // cmd_run.c: the verbs of tasks.
 int run_task(struct cli *c); // an exit status
 static inline bool runs_task(const struct verb *v) { return v && v->run == run_task; }
+// As in FFmpeg the last argument may be the output: a lone "-" with -f, whatever follows an input given with -i, and of two
+// arguments the second if it cannot be an input; it is then args[n_args]. The others are inputs.
+int run_take_arguments(struct cli *c);
 extern const char run_usage[], run_details[]; // of a verb; the latter after the task's
 // A control that SIGINT, SIGTERM and SIGHUP stop; a second one ends the process. One at a time.
+// child.c: a process of this command.
+struct child {
+    const char *name;  // of what it works on, for the message when it cannot be started
+    const char **argv; // ends with NULL
+    FILE *out, *err;   // its standard output and error; emptied before. NULL: ours
+};
+// Starts it and waits for it; a stop of c->control is passed on. *status: its exit status. TACHY_ERR_AGAIN: it could not
+// be started, and the sentence is left for message_failed().
+int child_run(const struct cli *c, const struct child *child, int *status);
 // watch.c: --watch; an exit status.
 int watch_run(struct cli *c, const char *folder);
 int control_open(tachy_control **out);

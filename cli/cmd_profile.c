@@ -237,5 +237,6 @@ const struct verb verb_profile = {
         {"tachy profile --csv spans.csv --profile-json all.json segment in.mp4 -f null -",
          "for programs of one's own"},
         {"tachy profile --tool perf segment in.mp4 -f null -", "inside of functions"}),
+    .wraps = true,
     .run = run_profile,
 };

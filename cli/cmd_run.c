@@ -173,9 +173,7 @@ static bool is_output(const char *name)
     return dot && dot > name && !strpbrk(dot, "/:%") && !strchr(name, '%') && access(name, F_OK) != 0;
 }
 
-// As in FFmpeg the last argument may be the output: a lone "-" with -f, whatever follows an input given with -i, and of two
-// arguments the second if it cannot be an input. The others are inputs.
-static int take_arguments(struct cli *c)
+int run_take_arguments(struct cli *c)
 {
     const char *const *given, *last = c->n_args ? c->args[c->n_args - 1] : NULL;
     bool named = !strcmp(tachy_settings_origin(c->settings, "output.file"), "command line");
@@ -210,7 +208,7 @@ static int open_job(struct run *r)
 {
     struct cli *c = r->c;
     bool operators = c->profile && tachy_settings_bool(c->settings, "profile.operators");
-    int err = take_arguments(c);
+    int err = run_take_arguments(c);
     if (err == TACHY_OK)
         err = check_shell(c);
     if (err == TACHY_OK)

@@ -10,7 +10,7 @@
 
 // Tasks first, then the command's own; made once, before any thread.
 static const struct verb *const own[] = {
-    &verb_probe,   &verb_doctor, &verb_model, &verb_engine, &verb_config,     &verb_profile,
+    &verb_probe,   &verb_doctor, &verb_model, &verb_engine, &verb_config,     &verb_profile, &verb_tune,
     &verb_replay,  &verb_compare_mattes, &verb_shell, &verb_help, &verb_man, &verb_completion,
 };
 enum { N_OWN = sizeof(own) / sizeof(own[0]), TASKS_MAX = 16 };
@@ -198,7 +198,9 @@ void cli_free(struct cli *c)
     tachy_settings_free(&c->settings);
     free(c->args);
     free(c->inner_argv);
+    free(c->inner_row);
     c->args = c->inner_argv = NULL;
+    c->inner_row = NULL;
 }
 
 // Whether the reader of a pipe has left: tachy help | head.

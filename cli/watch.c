@@ -3,19 +3,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 // --watch FOLDER: the same command, in a process of its own, for each video and picture that lies in the folder or is put
 // there. A file counts when whoever wrote it has closed it or moved it there. Ctrl-C ends the watch.
-
-extern char **environ;
 
 struct watch {
     struct cli *c;
@@ -27,18 +22,6 @@ struct watch {
 };
 
 static bool stopped(const struct watch *w) { return tachy_control_stopped(w->c->control); }
-
-// A stop that reached this process alone is passed on.
-static int wait_for(const struct watch *w, pid_t child)
-{
-    int status, stops = 0;
-    while (waitpid(child, &status, WNOHANG) == 0) {
-        if (stopped(w) && !stops++)
-            kill(child, SIGTERM);
-        poll(NULL, 0, 50);
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : STATUS_FAILED;
-}
 
 // The summary that a file's process has left, as a line behind those of the files before.
 static int pass_summary(const struct watch *w)
@@ -52,23 +35,13 @@ static int pass_summary(const struct watch *w)
     return bad ? write_failed(tachy_settings_str(w->c->settings, "run.json")) : TACHY_OK;
 }
 
-// Starts the process, whose standard output is `one` if summaries are wanted, and waits for it.
+// Runs the process, whose standard output is `one` if summaries are wanted.
 static int run_process(struct watch *w, const char *path, const char **argv)
 {
-    posix_spawn_file_actions_t actions;
-    pid_t child;
-    int err = posix_spawn_file_actions_init(&actions);
-    if (w->json && !err)
-        err = ftruncate(fileno(w->one), 0) < 0 ? errno : posix_spawn_file_actions_adddup2(&actions, fileno(w->one), STDOUT_FILENO);
-    if (w->json)
-        rewind(w->one);
-    err = err ? err : posix_spawn(&child, "/proc/self/exe", &actions, NULL, (char *const *)argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (err)
-        message_error("%s: the process for it cannot be started: %s", path, strerror(err));
-    int status = err ? message_failed(TACHY_ERR_AGAIN) : wait_for(w, child);
+    int status, err = child_run(w->c, &(struct child){.name = path, .argv = argv, .out = w->json ? w->one : NULL}, &status);
+    status = err < 0 ? message_failed(err) : status;
     w->status = w->status ? w->status : status;
-    return w->json && !err ? pass_summary(w) : TACHY_OK;
+    return w->json && err == TACHY_OK ? pass_summary(w) : TACHY_OK;
 }
 
 static int run_file(struct watch *w, const char *name)

@@ -35,6 +35,7 @@ enum {
     TACHY_VERB_ENGINE = 1 << 8,
     TACHY_VERB_SHELL = 1 << 9,
     TACHY_VERB_COMPARE = 1 << 10,
+    TACHY_VERB_TUNE = 1 << 11,
     TACHY_VERB_ALL = 0xfffe,     // every verb of the command, but no job
 };
 #define TACHY_VERB_TASK(i) (1u << (16 + (i))) // a job of the task tachy_task_at(i), i: 0..15
@@ -72,6 +73,9 @@ struct tachy_option {
     const char *over;    // path of a row that this one stands in for while the settings are
                          // those of its section's task (tachy_settings_for()); may be NULL
     bool range;          // INT: also a range as "16-32", of which the upper end holds
+    const char *tune;    // the row changes speed: values to try, as "1|4|16"; "cores": 1, 2, 4 to twice the
+                         // number of cores; NULL: it is not tuned
+    bool tune_changes;   // those values may change results, so that their quality is to be checked
 };
 
 // The table, in the order of help. Static memory.

@@ -8,7 +8,7 @@
 
 const struct tachy_option tachy_model_options[] = {
     {"model.name", "model", 0, TACHY_OPT_STRING, "selfie", .arg = "NAME|FILE", .group = "Model",
-     .verbs = TACHY_VERB_REPLAY, .help = "model card of the zoo (tachy model list), or an ONNX file with --card; auto (segment): of the zoo's that are "
+     .tune = "selfie-landscape", .tune_changes = true, .verbs = TACHY_VERB_REPLAY, .help = "model card of the zoo (tachy model list), or an ONNX file with --card; auto (segment): of the zoo's that are "
                                         "installed, for each picture, or part of it with a person, the one whose input has its shape"},
     {"model.card", "card", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Model",
      .verbs = TACHY_VERB_MODEL | TACHY_VERB_REPLAY, .help = "model card of one's own (JSON)"},
@@ -33,7 +33,7 @@ const struct tachy_option tachy_model_options[] = {
     {"model.library", "ort-library", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Model",
      .verbs = TACHY_VERB_REPLAY | TACHY_VERB_ENGINE, .help = "libonnxruntime.so to load; searched without it"},
     {"model.threads", "engine-threads", 0, TACHY_OPT_INT, "1", .max = TACHY_THREADS_MAX, .group = "Model",
-     .verbs = TACHY_VERB_REPLAY, .help = "threads inside one run of the model; 0: 1"},
+     .tune = "cores", .tune_changes = true, .verbs = TACHY_VERB_REPLAY, .help = "threads inside one run of the model; 0: 1"},
     {0},
 };
 

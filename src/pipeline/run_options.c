@@ -6,13 +6,13 @@
 
 const struct tachy_option tachy_run_options[] = {
     {"model.batch_size", "batch", 0, TACHY_OPT_INT, "1", .min = 1, .max = 256, .group = "Model",
-     .verbs = TACHY_VERB_RUN, .aliases = "batch-size", .range = true,
+     .verbs = TACHY_VERB_RUN, .aliases = "batch-size", .range = true, .tune = "1|2|4|8|16|32", .tune_changes = true,
      .help = "pictures in one run of the model, of all inputs together; more than 1 where the model takes them; of a "
              "range (16-32) the upper end",
      .keys = TACHY_KEYS(TACHY_KEY("batching.dynamic.max_batch_size"),
      TACHY_KEY("pipeline.stages.inference.batch_size"))},
     {"model.num_workers", "workers", 0, TACHY_OPT_INT, "0", .max = 1024, .group = "Model", .verbs = TACHY_VERB_RUN,
-     .help = "frames in work side by side; 0: one per core, or two if a GPU runs everything",
+     .tune = "cores", .help = "frames in work side by side; 0: one per core, or two if a GPU runs everything",
      .keys = TACHY_KEYS(TACHY_KEY("processing.num_threads"))},
     {"processing.max_memory", "max-memory", 0, TACHY_OPT_INT, "0", .max = 1 << 30, .arg = "MIB", .group = "Model",
      .verbs = TACHY_VERB_RUN,
@@ -33,7 +33,7 @@ const struct tachy_option tachy_run_options[] = {
     {"performance.adapt", "adapt", 0, TACHY_OPT_BOOL, "yes", .group = "Performance", .verbs = TACHY_VERB_RUN,
      .help = "with --max-latency: do less for a frame, step by step, while frames miss the deadline"},
     {"performance.frame_skip_enabled", NULL, 0, TACHY_OPT_BOOL, "no", .group = "Performance", .verbs = TACHY_VERB_RUN,
-     .help = "a frame like the last one that the model has seen takes over its result"},
+     .tune = "yes", .tune_changes = true, .help = "a frame like the last one that the model has seen takes over its result"},
     {"performance.frame_skip_threshold", NULL, 0, TACHY_OPT_FLOAT, "0.92", .max = 1, .group = "Performance",
      .verbs = TACHY_VERB_RUN,
      .help = "how alike two frames must be for that, 1: identical; 1 minus it, over 4, is the distance of --frame-skip"},

@@ -1,0 +1,51 @@
+#include "cli.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// This command in a process of its own: a file of --watch, a trial of tachy tune.
+
+extern char **environ;
+
+// A stop that reached this process alone is passed on.
+static int wait_for(const struct cli *c, pid_t child)
+{
+    int status, stops = 0;
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        if (tachy_control_stopped(c->control) && !stops++)
+            kill(child, SIGTERM);
+        poll(NULL, 0, 50);
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : STATUS_FAILED;
+}
+
+// What the process prints there goes to `f`, from its beginning. An errno.
+static int redirect(posix_spawn_file_actions_t *actions, FILE *f, int fd)
+{
+    if (!f)
+        return 0;
+    rewind(f);
+    return ftruncate(fileno(f), 0) < 0 ? errno : posix_spawn_file_actions_adddup2(actions, fileno(f), fd);
+}
+
+int child_run(const struct cli *c, const struct child *child, int *status)
+{
+    posix_spawn_file_actions_t actions;
+    pid_t pid;
+    int err = posix_spawn_file_actions_init(&actions);
+    err = err ? err : redirect(&actions, child->out, STDOUT_FILENO);
+    err = err ? err : redirect(&actions, child->err, STDERR_FILENO);
+    err = err ? err : posix_spawn(&pid, "/proc/self/exe", &actions, NULL, (char *const *)child->argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (err) {
+        message_error("%s: the process for it cannot be started: %s", child->name, strerror(err));
+        return TACHY_ERR_AGAIN;
+    }
+    *status = wait_for(c, pid);
+    return TACHY_OK;
+}

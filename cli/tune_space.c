@@ -1,0 +1,100 @@
+#include "tune.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void add_value(struct tune_row *r, const char *value, size_t n)
+{
+    char text[TUNE_TEXT];
+    if (r->n == TUNE_VALUES || !n || n >= sizeof(text))
+        return;
+    snprintf(text, sizeof(text), "%.*s", (int)n, value);
+    if (!r->option->def || strcmp(r->option->def, text) != 0)
+        strcpy(r->value[r->n++], text);
+}
+
+// 1, 2, 4 to twice the number of cores, and that number itself.
+static void add_cores(struct tune_row *r)
+{
+    char text[24];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    for (long k = 1; k <= 2 * cores; k *= 2) {
+        if (k > cores && k / 2 < cores)
+            add_value(r, text, (size_t)snprintf(text, sizeof(text), "%ld", cores));
+        add_value(r, text, (size_t)snprintf(text, sizeof(text), "%ld", k));
+    }
+}
+
+static int add_row(struct tune *t, const struct tachy_option *o, const char *values, size_t n)
+{
+    if (t->n_rows == TUNE_ROWS) {
+        message_error("--only: %d settings are tuned at most", TUNE_ROWS);
+        return TACHY_ERR_LIMIT;
+    }
+    struct tune_row *r = &t->row[t->n_rows++];
+    *r = (struct tune_row){.option = o, .n = 1, .changes = !o->tune || o->tune_changes};
+    if (!values && !strcmp(o->tune, "cores"))
+        add_cores(r);
+    const char *at = values ? values : o->tune, *end = at + (values ? n : strlen(at));
+    while (at < end && (values || strcmp(o->tune, "cores") != 0)) {
+        size_t len = strcspn(at, "|,");
+        add_value(r, at, len);
+        at += len + 1;
+    }
+    return TACHY_OK;
+}
+
+static bool given(const struct cli *c, const struct tachy_option *o) { return tachy_settings_is_set(c->settings, o->path); }
+
+// One KEY[=V|V...] of --only, n characters.
+static int add_named(struct tune *t, const char *text, size_t n)
+{
+    char name[TUNE_TEXT];
+    const char *near = NULL, *eq = memchr(text, '=', n);
+    snprintf(name, sizeof(name), "%.*s", (int)(eq ? (size_t)(eq - text) : n), text);
+    const struct tachy_option *o = tachy_option_lookup(name, &near);
+    if (!o)
+        message_error("--only %s: there is no such setting%s%s", name, near ? "; did you mean " : "", near ? near : "");
+    else if (!(o->verbs & t->c->inner->options) || o->type == TACHY_OPT_LIST)
+        message_error("--only %s: tachy %s cannot tune it", name, t->c->inner->name);
+    else if (!eq && !o->tune)
+        message_error("--only %s: give the values to try: --only %s=A|B", name, name);
+    else if (given(t->c, o))
+        message_error("--only %s: the command gives it a value already; leave one of them out", name);
+    else if (!t->masks && (!o->tune || o->tune_changes))
+        message_error("--only %s: it may change results, and those of tachy %s cannot be judged yet", name, t->c->inner->name);
+    else
+        return add_row(t, o, eq ? eq + 1 : NULL, eq ? (size_t)(text + n - eq - 1) : 0);
+    return TACHY_ERR_INVAL;
+}
+
+int tune_space(struct tune *t)
+{
+    const char *const *only;
+    size_t n = tachy_settings_list(t->c->settings, "tune.only", &only);
+    int err = TACHY_OK;
+    for (size_t i = 0; i < n; i++)
+        for (const char *at = only[i]; err == TACHY_OK && *at;) {
+            size_t len = strcspn(at, ",");
+            err = add_named(t, at, len);
+            at += len + (at[len] == ',');
+        }
+    for (const struct tachy_option *o = tachy_options(); !n && o->path && err == TACHY_OK; o++)
+        if (o->tune && (o->verbs & t->c->inner->options) && !given(t->c, o) && (t->masks || !o->tune_changes))
+            err = add_row(t, o, NULL, 0);
+    if (err == TACHY_OK && !t->n_rows) {
+        message_error("nothing is left to tune: the command gives each of the settings");
+        err = TACHY_ERR_INVAL;
+    }
+    return err;
+}
+
+void tune_words(const struct tune *t, const int *at, char *buf, size_t size)
+{
+    size_t n = 0;
+    snprintf(buf, size, "as given");
+    for (int i = 0; i < t->n_rows && n < size; i++)
+        if (at[i])
+            n += (size_t)snprintf(buf + n, size - n, "%s%s %s", n ? ", " : "", t->row[i].option->path, t->row[i].value[at[i]]);
+}

@@ -1,0 +1,252 @@
+#include "tune.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// A trial is a process of this command: the user's words, without those that say where results go, and the values to try.
+
+enum { EXTRA = TUNE_ROWS + TUNE_FIXED + 8, WORD = 256 };
+
+// Whether a trial leaves out what the user gave: results go elsewhere, and nobody watches it.
+static bool left_out(const struct tachy_option *o, bool masks)
+{
+    static const char *const paths[] = {"output.file", "output.overwrite", "output.no_overwrite", "output.skip_existing", "output.resume",
+                                        "run.json", "run.interactive", "run.watch", "run.quiet", "run.log_level", "run.calibrate"};
+    if (!o)
+        return false;
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+        if (!strcmp(o->path, paths[i]))
+            return true;
+    return !strncmp(o->path, "metrics.", 8) || !strncmp(o->path, "debug.", 6) || (masks && !strncmp(o->path, "output.", 7));
+}
+
+// The extension of the user's output decides what a trial writes, too.
+static int name_output(struct tune *t)
+{
+    const char *format = tachy_settings_str(t->c->settings, "output.format"), *name = tachy_settings_str(t->c->settings, "output.file");
+    const char *slash = name ? strrchr(name, '/') : NULL, *dot = name ? strrchr(slash ? slash : name, '.') : NULL;
+    bool plain = dot && strlen(dot) < 16 && !strstr(name, "://") && !strpbrk(name, "%[");
+    if (format && (!strcmp(format, "null") || !strcmp(format, "framemd5")))
+        strcpy(t->output, "-");
+    else if (plain)
+        snprintf(t->output, sizeof(t->output), "%s/out%s", t->folder, dot);
+    else
+        snprintf(t->output, sizeof(t->output), "%s/", t->folder);
+    return TACHY_OK;
+}
+
+int tune_open(struct tune *t)
+{
+    strcpy(t->folder, "/tmp/tachy-tune-XXXXXX");
+    t->argv = calloc(t->c->n_inner + EXTRA + 2, sizeof(*t->argv));
+    t->log = tmpfile();
+    if (!t->argv)
+        return TACHY_ERR_NOMEM;
+    if (t->log && mkdtemp(t->folder))
+        return name_output(t);
+    t->folder[0] = '\0';
+    return write_failed("/tmp/tachy-tune-XXXXXX");
+}
+
+static void clear_folder(const struct tune *t)
+{
+    char path[512];
+    DIR *d = opendir(t->folder);
+    for (const struct dirent *e; d && (e = readdir(d));) {
+        snprintf(path, sizeof(path), "%s/%s", t->folder, e->d_name);
+        unlink(path);
+    }
+    if (d)
+        closedir(d);
+}
+
+void tune_close(struct tune *t)
+{
+    if (t->folder[0]) {
+        clear_folder(t);
+        rmdir(t->folder);
+    }
+    if (t->log)
+        fclose(t->log);
+    free(t->argv);
+}
+
+bool tune_stopped(const struct tune *t) { return tachy_control_stopped(t->c->control); }
+
+struct words {
+    char text[EXTRA][WORD];
+    int n;
+};
+
+__attribute__((format(printf, 2, 3))) static void add_word_to(struct words *w, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(w->text[w->n++], WORD, fmt, args);
+    va_end(args);
+}
+
+// The user's words up to "--", ours, which so go first, and the rest.
+static void join(struct tune *t, const struct words *own, bool masks)
+{
+    const struct cli *c = t->c;
+    const char *output = c->args[c->n_args]; // where an argument without an option names it; else NULL
+    size_t n = 0, i = 0;
+    t->argv[n++] = "tachy";
+    for (; i < c->n_inner && strcmp(c->inner_argv[i], "--") != 0; i++)
+        if (!left_out(c->inner_row[i], masks) && c->inner_argv[i] != output)
+            t->argv[n++] = c->inner_argv[i];
+    for (int k = 0; k < own->n; k++)
+        t->argv[n++] = own->text[k];
+    for (; i < c->n_inner; i++)
+        if (c->inner_argv[i] != output)
+            t->argv[n++] = c->inner_argv[i];
+    t->argv[n] = NULL;
+}
+
+static void add_values(const struct tune *t, const int *at, struct words *w)
+{
+    const char *const *fixed;
+    size_t n = tachy_settings_list(t->c->settings, "tune.fix", &fixed);
+    for (size_t i = 0; i < n; i++)
+        add_word_to(w, "--%s", fixed[i]);
+    for (int i = 0; i < t->n_rows; i++)
+        if (at[i])
+            add_word_to(w, "--%s=%s", t->row[i].option->path, t->row[i].value[at[i]]);
+}
+
+// The last line that the process wrote.
+static void last_line(FILE *f, char *buf, size_t size)
+{
+    char line[512];
+    snprintf(buf, size, "it failed");
+    rewind(f);
+    while (fgets(line, sizeof(line), f)) {
+        line[strcspn(line, "\n")] = '\0';
+        const char *text = strncmp(line, "tachy: ", 7) ? line : line + 7;
+        if (*text)
+            snprintf(buf, size, "%.90s", text);
+    }
+}
+
+static int run(struct tune *t, const struct words *own, bool masks, int *status)
+{
+    join(t, own, masks);
+    return child_run(t->c, &(struct child){.name = "a trial", .argv = t->argv, .err = t->log}, status);
+}
+
+int tune_run(struct tune *t, const int *at, int64_t frames, struct tune_trial *out)
+{
+    struct words w = {0};
+    char path[128];
+    int status = 0;
+    *out = (struct tune_trial){0};
+    snprintf(path, sizeof(path), "%s/summary.json", t->folder);
+    unlink(path);
+    add_word_to(&w, "--run.json=%s", path);
+    add_word_to(&w, "--run.quiet=yes");
+    add_word_to(&w, "--output.overwrite=yes");
+    add_word_to(&w, "--output.file=%s", t->output);
+    if (frames)
+        add_word_to(&w, "--input.max_frames=%lld", (long long)frames);
+    add_values(t, at, &w);
+    int err = run(t, &w, false, &status);
+    if (err < 0)
+        return err;
+    t->trials++;
+    json_t *o = status ? NULL : json_load_file(path, 0, NULL);
+    double seconds = json_number_value(json_object_get(o, "seconds"));
+    if (o && seconds > 0) {
+        out->fps = json_number_value(json_object_get(o, "frames")) / seconds;
+        out->p99_ms = json_number_value(json_object_get(json_object_get(o, "latency_ms"), "p99"));
+        out->memory_mib = json_number_value(json_object_get(o, "peak_memory_mib"));
+    } else {
+        last_line(t->log, out->why, sizeof(out->why));
+    }
+    json_decref(o);
+    return TACHY_OK;
+}
+
+static int write_masks(struct tune *t, const int *at, const char *path, int *status)
+{
+    struct words w = {0};
+    add_word_to(&w, "--run.quiet=yes");
+    add_word_to(&w, "--segment.mode=alpha");
+    add_word_to(&w, "--output.codec=ffv1");
+    add_word_to(&w, "--output.overwrite=yes");
+    add_word_to(&w, "--output.file=%s", path);
+    if (!tachy_settings_is_set(t->c->settings, "input.max_frames"))
+        add_word_to(&w, "--input.max_frames=300");
+    add_values(t, at, &w);
+    return run(t, &w, true, status);
+}
+
+static int compare(const struct tune *t, const char *a, const char *b, double *iou)
+{
+    tachy_comparison *r = NULL;
+    char *json = NULL;
+    int err = tachy_compare_mattes(&r, tachy_compare_params(.a = a, .b = b, .stop = tachy_control_stop_flag(t->c->control),
+                                                            .log = &t->c->log));
+    if (err == TACHY_OK)
+        err = tachy_comparison_json(&json, r);
+    json_t *o = err == TACHY_OK ? json_loads(json, 0, NULL) : NULL;
+    json_t *judged = json_array_get(json_object_get(o, "judged"), 0);
+    *iou = json_number_value(json_object_get(json_object_get(judged, "iou"), "mean"));
+    json_decref(o);
+    tachy_free(json);
+    tachy_comparison_free(&r);
+    return err == TACHY_ERR_MISMATCH ? TACHY_OK : err; // other frames than the command's: as wrong as can be
+}
+
+int tune_judge(struct tune *t, const int *at, double *iou)
+{
+    static const int none[TUNE_ROWS] = {0};
+    char ref[128], other[128];
+    int status = 0, err = TACHY_OK;
+    *iou = 0;
+    snprintf(ref, sizeof(ref), "%s/reference.mkv", t->folder);
+    snprintf(other, sizeof(other), "%s/masks.mkv", t->folder);
+    if (!t->reference) {
+        err = write_masks(t, none, ref, &status);
+        t->reference = err == TACHY_OK && status == 0;
+        if (err == TACHY_OK && status && !tune_stopped(t)) {
+            char line[96];
+            last_line(t->log, line, sizeof(line));
+            message_error("the masks of the command as given cannot be made, so settings cannot be judged: %s", line);
+            return TACHY_ERR_UNAVAILABLE;
+        }
+    }
+    if (err == TACHY_OK && !tune_stopped(t))
+        err = write_masks(t, at, other, &status);
+    if (err == TACHY_OK && status == 0 && !tune_stopped(t))
+        err = compare(t, other, ref, iou);
+    return err == TACHY_ERR_INTERRUPTED ? TACHY_OK : err;
+}
+
+double tune_score(const struct tune *t, const struct tune_trial *r)
+{
+    bool latency = !strcmp(tachy_settings_str(t->c->settings, "tune.objective"), "latency");
+    return !r->fps ? 0 : latency ? 1000 / fmax(r->p99_ms, 0.001) : r->fps;
+}
+
+const char *tune_limit(const struct tune *t, const struct tune_trial *r, char *buf, size_t size)
+{
+    const tachy_settings *s = t->c->settings;
+    double fps = tachy_settings_float(s, "tune.min_fps"), ms = tachy_settings_float(s, "tune.max_latency_ms"),
+           mib = tachy_settings_float(s, "tune.max_memory");
+    if (fps > 0 && r->fps < fps)
+        snprintf(buf, size, "%.1f fps miss %.1f", r->fps, fps);
+    else if (ms > 0 && r->p99_ms > ms)
+        snprintf(buf, size, "%.1f ms miss %.1f ms", r->p99_ms, ms);
+    else if (mib > 0 && r->memory_mib > mib)
+        snprintf(buf, size, "%.0f MiB exceed %.0f MiB", r->memory_mib, mib);
+    else
+        return NULL;
+    return buf;
+}

@@ -1,0 +1,140 @@
+"""tachy tune: the guard refuses planted settings that are fast and wrong, takes frame skipping where nothing moves, and
+keeps what it found; failures, limits and Ctrl-C."""
+import json
+import os
+import signal
+import subprocess
+import unittest
+
+from common import DEPS, SANITIZER, TACHY, Case, ffmpeg, main, run
+
+SKIP = "performance.frame_skip_distance"
+# One core's work and little of it beside the model, so that less of the model is much faster.
+TASK = ("segment", "--workers", "1", "--engine-threads", "1", "--mode", "mask")
+
+
+@unittest.skipIf(SANITIZER, "what is faster is another thing under sanitizers")
+class Tune(Case):
+    def setUp(self):
+        super().setUp()
+        self.env = {**os.environ, "XDG_CACHE_HOME": str(self.tmp / "cache")}
+
+    def clip(self, name, filters):
+        out = self.tmp / name
+        ffmpeg("-i", DEPS / "media" / "sample.mp4", "-vf", filters + ",scale=320:180", "-frames:v", 64, "-an", "-c:v",
+               "libx264", "-preset", "ultrafast", "-qp", 0, out)
+        return out
+
+    def moving(self):
+        return self.clip("moving.mp4", "setpts=PTS/2")
+
+    def still(self):
+        return self.clip("still.mp4", "loop=100:1:0")
+
+    def tune(self, *options, clip, task=TASK, check=True, env=None):
+        """The result as JSON, with the finals that were not refused under 'left'."""
+        p = run("tune", "--trial-seconds", "0.2", "--json", *options, *task, "--focus", "off", clip, "-f", "null", "-",
+                env=env or self.env, check=check)
+        r = json.loads(p.stdout)
+        r["left"] = [f for f in r["finals"] if not f["why"]]
+        return r
+
+    def test_fast_and_wrong_is_refused(self):
+        clip = self.moving()
+        for attempt in range(2):
+            with self.subTest(attempt=attempt):
+                r = self.tune("--again", "--only", f"{SKIP}=0.5|1,model.name", clip=clip)
+                gains = {(t["key"], t["value"]): t for t in r["tried"]}
+                for value in ("0.5", "1"):
+                    self.assertRegex(gains[SKIP, value]["why"], "^refused: mean IoU 0")
+                for f in r["left"]:
+                    self.assertEqual(f["settings"], {})
+                self.assertEqual(r["best"], 0)
+
+    def test_planted_setting_is_twice_as_fast(self):
+        """What the guard refused above would have won without it."""
+        r = self.tune("--quality", "0", "--only", f"{SKIP}=1", clip=self.moving())
+        self.assertEqual(r["finals"][r["best"]]["settings"], {SKIP: "1"})
+        self.assertGreater(r["finals"][r["best"]]["gain"], 2)
+        self.assertLess(r["finals"][r["best"]]["quality"], 0.99)
+
+    def test_frame_skip_on_a_still_clip_and_the_file_of_it(self):
+        clip, config = self.still(), self.tmp / "fast.yaml"
+        args = ("--only", "performance.frame_skip_enabled", "--save-config", config)
+        r = self.tune(*args, clip=clip)
+        best = r["finals"][r["best"]]
+        self.assertEqual(best["settings"], {"performance.frame_skip_enabled": "yes"})
+        self.assertGreaterEqual(best["quality"], 0.99)
+        self.assertGreater(best["gain"], 1.1)
+        s = json.loads(run(*TASK, "-c", config, clip, "-f", "null", "-", "--json").stdout)
+        self.assertLess(s["models"][0]["runs"], s["frames"] / 4)
+
+        # The second time nothing is measured: the result is the same in each figure.
+        again = self.tune(*args, "-y", clip=clip)
+        self.assertEqual(again, r)
+        other = self.tune(*args, "-y", "--quality", "0.5", clip=clip)
+        self.assertNotEqual(other["class"], r["class"])
+
+        # A distance alone does not turn it on in a file; the tuner's file does.
+        self.tune("--only", f"{SKIP}=0.02", "--save-config", config, "-y", clip=clip)
+        s = json.loads(run(*TASK, "-c", config, clip, "-f", "null", "-", "--json").stdout)
+        self.assertLess(s["models"][0]["runs"], s["frames"] / 4)
+
+        # Another machine gets it.
+        env = {**self.env, "XDG_CACHE_HOME": str(self.tmp / "other")}
+        stored = self.tmp / "stored.json"
+        run("tune", "--export", stored, env=self.env)
+        self.assertEqual(run("tune", "--list", env=env).stdout, "")
+        run("tune", "--import", stored, env=env)
+        self.assertEqual(run("tune", "--list", env=env).stdout, run("tune", "--list", env=self.env).stdout)
+        self.assertEqual(self.tune(*args, "-y", clip=clip, env=env), r)
+
+    def test_failed_setting_is_a_result(self):
+        r = self.tune("--only", "model.provider=nonsense", clip=self.still())
+        tried = r["tried"][0]
+        self.assertEqual(tried["gain"], 0)
+        self.assertIn("nonsense", tried["why"])
+        self.assertEqual(r["best"], 0)
+
+    def test_limits(self):
+        clip = self.still()
+        for limit in (("--min-fps", "900000"), ("--max-memory", "1"), ("--max-latency-ms", "0.0001")):
+            with self.subTest(limit=limit):
+                p = run("tune", "--trial-seconds", "0.1", "--only", "model.batch_size=2", *limit, *TASK, clip, "-f", "null", "-",
+                        env=self.env, check=False)
+                self.assertEqual(p.returncode, 1, p.stderr)
+                self.assertIn("no setting meets the limits", p.stderr)
+
+    def test_other_tasks_keep_their_results(self):
+        p = run("tune", "--only", "model.batch_size", "detect", "in.mp4", env=self.env, check=False)
+        self.assertEqual(p.returncode, 2, p.stderr)
+        self.assertIn("cannot be judged", p.stderr)
+
+    def test_mistakes(self):
+        clip = self.still()
+        for args, words in (((), "no command to tune"), (("probe", clip), "only a run"), (("segment",), "one input"),
+                            (("--only", "model.wrkers", "segment", clip), "no such setting"),
+                            (("--only", "output.crf", "segment", clip), "give the values"),
+                            (("--only", "model.batch_size", "segment", "--batch", 2, clip), "already"),
+                            (("--fix", "model.batch_size", "segment", clip), "KEY=VALUE")):
+            with self.subTest(args=args):
+                p = run("tune", *args, env=self.env, check=False)
+                self.assertEqual(p.returncode, 2, p.stderr)
+                self.assertIn(words, p.stderr)
+
+    def test_interrupt_keeps_the_best(self):
+        """A stop in a later row keeps what the first row gained."""
+        only = "performance.frame_skip_enabled,model.batch_size=2|3|4|5|6|7|8|9|10|11"
+        p = subprocess.Popen([TACHY, "tune", "--trial-seconds", "0.5", "--only", only, *TASK, "--focus", "off", str(self.still()),
+                              "-f", "null", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.env)
+        self.assertIn("frame_skip_enabled yes: gains", p.stderr.readline())
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=120)
+        self.assertEqual(p.returncode, 130, err)
+        self.assertIn("Best for throughput: performance.frame_skip_enabled yes;", out)
+        self.assertIn("interrupted", out)
+        self.assertEqual(run("tune", "--list", env=self.env).stdout, "")
+
+
+if __name__ == "__main__":
+    main()
