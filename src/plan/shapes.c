@@ -56,6 +56,42 @@ struct tachy_resize_shape plan_resize_shape(const struct tachy_node *n)
         places[a->resize.coords], rounds[a->resize.round & 3]};
 }
 
+// Position in the input of an output's centre.
+static double cubic_source(const struct tachy_node *n, int axis, double scale, int64_t o)
+{
+    double in = (double)n->in[0]->shape[2 + axis], out = (double)n->out->shape[2 + axis], x = (double)o;
+    switch (n->attr.resize.coords) {
+    case TACHY_PLAN_ASYMMETRIC: return x / scale;
+    case TACHY_PLAN_ALIGN_CORNERS: return out > 1 ? x * (in - 1) / (out - 1) : 0;
+    case TACHY_PLAN_PYTORCH_HALF_PIXEL: return out > 1 ? (x + 0.5) / scale - 0.5 : 0;
+    default: return (x + 0.5) / scale - 0.5;
+    }
+}
+
+static double cubic_weight(double a, double d)
+{
+    d = fabs(d);
+    return d <= 1 ? ((a + 2) * d - (a + 3)) * d * d + 1 : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
+}
+
+void plan_cubic_taps(const struct tachy_node *n, int axis, float *to)
+{
+    int64_t size = n->in[0]->shape[2 + axis];
+    double scale = (double)n->attr.resize.scale[axis];
+    for (int64_t o = 0; o < n->out->shape[2 + axis]; o++, to += 8) {
+        double at = cubic_source(n, axis, scale, o), whole = floor(at), sum = 0, w[4];
+        for (int k = 0; k < 4; k++) {
+            int64_t i = (int64_t)whole - 1 + k;
+            bool outside = i < 0 || i >= size;
+            w[k] = n->attr.resize.exclude && outside ? 0 : cubic_weight((double)n->attr.resize.cubic, at - (double)i);
+            sum += w[k];
+            to[4 + k] = (float)TACHY_CLAMP(i, 0, size - 1);
+        }
+        for (int k = 0; k < 4; k++)
+            to[k] = (float)(n->attr.resize.exclude ? w[k] / sum : w[k]);
+    }
+}
+
 struct tachy_grid_axis plan_grid_axis(const struct tachy_node *n, int d)
 {
     static const int modes[] = {[TACHY_PLAN_NEAREST] = TACHY_GRID_NEAREST, [TACHY_PLAN_LINEAR] = TACHY_GRID_LINEAR,

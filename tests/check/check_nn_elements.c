@@ -42,6 +42,47 @@ static void pool(struct check *c)
     free(want), nn_close(c, &in), nn_close(c, &out);
 }
 
+// Any four weights and places.
+static struct nn_buffer taps(struct check *c, int outputs, int size)
+{
+    struct nn_buffer b = nn_random(c, (size_t)outputs * 8, TACHY_F32, -0.5f, 0.5f);
+    for (int i = 0; i < outputs * 8; i++)
+        if (i % 8 > 3)
+            b.value[i] = (float)check_range(c, 0, size - 1);
+    nn_put(c, &b);
+    return b;
+}
+
+static void cubic(struct check *c)
+{
+    struct tachy_nn_cubic a = {.n = check_range(c, 1, 2), .c = check_range(c, 0, 1) ? 8 * check_range(c, 1, 9) : check_range(c, 1, 21),
+                               .out_h = check_range(c, 1, 30), .out_w = check_range(c, 1, 30), .dtype = floats(c)};
+    int h = check_range(c, 1, 20), w = check_range(c, 1, 20), more = 8 * check_range(c, 0, 1);
+    a.out_dtype = a.dtype == TACHY_F16 && check_range(c, 0, 1) ? TACHY_F32 : a.dtype;
+    struct nn_buffer in = nn_random(c, nn_elements(a.n, h, w, a.c, more), a.dtype, -1, 1);
+    struct nn_buffer out = nn_poison(c, nn_elements(a.n, a.out_h, a.out_w, a.c, more), a.out_dtype);
+    struct nn_buffer rows = taps(c, a.out_h, h), columns = taps(c, a.out_w, w);
+    a.in = nn_tensor(&in, h, w, a.c, more), a.out = nn_tensor(&out, a.out_h, a.out_w, a.c, more);
+    a.rows = rows.at, a.columns = columns.at, a.act = nn_act(c, 0, false);
+    check_gpu_launched(c, KERNELS->cubic(&a, c->gpu->stream), "cubic");
+    nn_get(c, &out);
+    struct tachy_act act = nn_ref_act(&a.act, NULL);
+    double worst = 0;
+    for (int i = 0; i < a.n * a.out_h * a.out_w * a.c; i++) {
+        int k = i % a.c, x = i / a.c % a.out_w, y = i / a.c / a.out_w % a.out_h, n = i / a.c / a.out_w / a.out_h;
+        const float *u = &rows.value[8 * y], *v = &columns.value[8 * x];
+        double sum = 0;
+        for (int t = 0; t < 16; t++)
+            sum += (double)u[t / 4] * (double)v[t % 4] *
+                   (double)in.value[n * a.in.image + (int)u[4 + t / 4] * a.in.row + (int)v[4 + t % 4] * a.in.pixel + k];
+        double want = tachy_ref_act(&act, sum, 0), got = (double)out.value[n * a.out.image + y * a.out.row + x * a.out.pixel + k];
+        double off = fabs(got - want) - fabs(want) * nn_rounding(a.out_dtype);
+        worst = !(off <= worst) ? off : worst;
+    }
+    check_case(c, worst < 8e-6, "cubic %dx%dx%dx%d to %dx%d act %d: off by %g", a.n, h, w, a.c, a.out_h, a.out_w, a.act.kind, worst);
+    nn_close(c, &in), nn_close(c, &out), nn_close(c, &rows), nn_close(c, &columns);
+}
+
 // NHWC and planes as results, with what is added, scaled.
 static void interpolate(struct check *c)
 {
@@ -344,7 +385,7 @@ static void bench(struct check *c)
 
 static void run(struct check *c)
 {
-    static void (*const each[])(struct check *) = {pool, interpolate, transpose, reduce, softmax, arg, layer_norm, squeeze};
+    static void (*const each[])(struct check *) = {pool, cubic, interpolate, transpose, reduce, softmax, arg, layer_norm, squeeze};
     for (size_t k = 0; k < TACHY_ARRAY_SIZE(each); k++)
         for (int i = 0; i < check_times(c, 80); i++)
             each[k](c);

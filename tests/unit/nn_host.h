@@ -514,6 +514,22 @@ static int host_grid_sample(const struct tachy_cuda_grid_sample *a, cuda_stream 
     return 0;
 }
 
+static int host_cubic(const struct tachy_nn_cubic *a, cuda_stream stream)
+{
+    for (int64_t i = 0; i < (int64_t)a->n * a->out_h * a->out_w * a->c; i++) {
+        int64_t c = i % a->c, x = i / a->c % a->out_w, y = i / a->c / a->out_w % a->out_h, n = i / a->c / a->out_w / a->out_h;
+        double sum = 0;
+        for (int k = 0; k < 16; k++) {
+            int64_t row = (int64_t)host_load(a->rows, TACHY_F32, 8 * y + 4 + k / 4);
+            int64_t pixel = (int64_t)host_load(a->columns, TACHY_F32, 8 * x + 4 + k % 4);
+            sum += host_load(a->rows, TACHY_F32, 8 * y + k / 4) * host_load(a->columns, TACHY_F32, 8 * x + k % 4) *
+                   host_load(a->in.data, a->dtype, n * a->in.image + row * a->in.row + pixel * a->in.pixel + c);
+        }
+        host_store(a->out.data, a->out_dtype, n * a->out.image + y * a->out.row + x * a->out.pixel + c, host_act(&a->act, sum, (int)c));
+    }
+    return 0;
+}
+
 static int host_product(const struct tachy_nn_gemm_shape *s, const struct tachy_nn_gemm_io *io, cuda_stream stream)
 {
     if (s->bias || s->add || s->act)
@@ -531,7 +547,7 @@ static int host_product(const struct tachy_nn_gemm_shape *s, const struct tachy_
 }
 
 static const struct tachy_nn_kernels host_kernels = {
-    .arg = host_arg, .conv = host_conv, .conv_depthwise = host_conv_depthwise, .conv_stem = host_conv_stem, .conv_tma = host_conv_tma, .fill = host_fill,
+    .arg = host_arg, .conv = host_conv, .conv_depthwise = host_conv_depthwise, .conv_stem = host_conv_stem, .conv_tma = host_conv_tma, .cubic = host_cubic, .fill = host_fill,
     .gather = host_gather, .grid_sample = host_grid_sample, .interpolate = host_interpolate, .layer_norm = host_layer_norm, .pointwise = host_pointwise, .pool = host_pool,
     .reduce = host_reduce, .softmax = host_softmax, .scatter = host_scatter, .squeeze = host_squeeze,
     .top = host_top, .transpose = host_transpose,

@@ -468,7 +468,7 @@ TEST(norms_and_samples)
 {
     checked(layer_norm, 4e-6); // a mean is taken away
     checked(group_norm, 4e-6);
-    checked_on_cpu(cubic, 2e-6);
+    checked(cubic, 2e-6);
     for (int i = 0; i < 18; i++) {
         form = (struct grid){(enum tachy_plan_resize)(i % 3), (enum tachy_plan_outside)(i / 3 % 3), i >= 9};
         checked(grid, 1e-5); // positions are rounded to float32

@@ -1,6 +1,7 @@
 #pragma once
 #include "cuda/grid_sample.h"
 #include "cuda/nn/conv.h"
+#include "cuda/nn/cubic.h"
 #include "cuda/nn/gemm.h"
 #include "cuda/nn/index.h"
 #include "cuda/nn/interpolate.h"

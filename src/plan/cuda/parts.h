@@ -31,6 +31,7 @@ enum cuda_kind {
     CUDA_SCATTER,
     CUDA_TOP,
     CUDA_GRID_SAMPLE,
+    CUDA_CUBIC,
     CUDA_KINDS
 };
 
@@ -65,6 +66,7 @@ union cuda_args {
     struct tachy_nn_index index;
     struct tachy_nn_top top;
     struct tachy_cuda_grid_sample grid_sample;
+    struct tachy_nn_cubic cubic;
 };
 
 struct cuda_step {

@@ -90,9 +90,7 @@ const char *cuda_refuses(const struct tachy_node *n)
     case TACHY_OP_TOP:
     case TACHY_OP_ARG: return refuse_whole(n->in[0]);
     case TACHY_OP_RESIZE:
-        if (n->attr.resize.mode == TACHY_PLAN_CUBIC)
-            return "cubic resize on a GPU";
-        return n->attr.resize.coords == TACHY_PLAN_PYTORCH_HALF_PIXEL && (n->out->shape[2] == 1 || n->out->shape[3] == 1)
+        return n->attr.resize.mode != TACHY_PLAN_CUBIC && n->attr.resize.coords == TACHY_PLAN_PYTORCH_HALF_PIXEL && (n->out->shape[2] == 1 || n->out->shape[3] == 1)
                    ? "a size of one"
                    : NULL;
     case TACHY_OP_LAYER_NORM:

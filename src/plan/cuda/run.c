@@ -30,6 +30,7 @@ static const uint16_t addresses[CUDA_KINDS][ADDRESSES] = {
     [CUDA_GATHER] = {AT(index.table.data), AT(index.index.data), AT(index.list.data)},
     [CUDA_SCATTER] = {AT(index.table.data), AT(index.index.data), AT(index.list.data)},
     [CUDA_TOP] = {AT(top.in), AT(top.out)},
+    [CUDA_CUBIC] = {AT(cubic.in.data), AT(cubic.out.data), AT(cubic.rows), AT(cubic.columns)},
     [CUDA_GRID_SAMPLE] = {AT(grid_sample.src), AT(grid_sample.dst), AT(grid_sample.grid)},
 };
 
@@ -102,6 +103,7 @@ int cuda_launch(const struct cuda_plan *p, const struct cuda_step *s, struct cud
     case CUDA_SCATTER: return k->scatter(&a.index, stream);
     case CUDA_TOP: return k->top(&a.top, stream);
     case CUDA_GRID_SAMPLE: return k->grid_sample(&a.grid_sample, stream);
+    case CUDA_CUBIC: return k->cubic(&a.cubic, stream);
     case CUDA_KINDS: break;
     }
     return CUDA_INVALID_VALUE;

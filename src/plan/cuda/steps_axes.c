@@ -1,6 +1,8 @@
 #include "base/base.h"
 #include "plan/cuda/parts.h"
 
+#include <stdlib.h>
+
 // Steps of what works on windows or along axes.
 
 int cuda_steps_pool(struct cuda_build *b, const struct tachy_node *n)
@@ -16,13 +18,43 @@ bool cuda_joins(const struct tachy_node *n)
 {
     const struct tachy_node *t = n->next;
     const int *perm = t ? t->attr.perm : NULL;
-    bool turned = n->op == TACHY_OP_RESIZE && t && t->op == TACHY_OP_TRANSPOSE && t->in[0] == n->out && t->out->rank == 4 &&
+    bool turned = n->op == TACHY_OP_RESIZE && n->attr.resize.mode != TACHY_PLAN_CUBIC && t && t->op == TACHY_OP_TRANSPOSE && t->in[0] == n->out && t->out->rank == 4 &&
                   perm[0] == 0 && perm[1] == 1 && perm[2] == 2 && perm[3] == 3;
     return turned && n->out->nhwc && !t->out->nhwc && n->out->uses == 1;
 }
 
+// Weights and places along an axis, among the weights. 0: out of memory.
+static cuda_address cubic_taps(struct cuda_build *b, const struct tachy_node *n, int axis)
+{
+    int64_t size = 8 * n->out->shape[2 + axis];
+    float *taps = malloc(sizeof(*taps) * (size_t)size);
+    if (taps)
+        plan_cubic_taps(n, axis, taps);
+    cuda_address at = taps ? cuda_floats(b, TACHY_F32, taps, size) : 0;
+    free(taps);
+    return at;
+}
+
+static int steps_cubic(struct cuda_build *b, const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    struct cuda_step *s = cuda_step(b, CUDA_CUBIC);
+    if (!s)
+        return TACHY_ERR_NOMEM;
+    struct tachy_nn_cubic *r = &s->a.cubic;
+    *r = (struct tachy_nn_cubic){.n = (int)y->shape[0], .c = (int)y->shape[1], .out_h = (int)y->shape[2], .out_w = (int)y->shape[3],
+                                 .out = cuda_tensor(b, y), .rows = cubic_taps(b, n, 0), .columns = cubic_taps(b, n, 1),
+                                 .dtype = x->data ? y->dtype : x->dtype, .out_dtype = y->dtype};
+    if (!r->rows || !r->columns || !cuda_act(b, n, NULL, &r->act))
+        return TACHY_ERR_NOMEM;
+    return cuda_picture(b, x, r->dtype, &r->in) ? TACHY_OK : TACHY_ERR_UNSUPPORTED;
+}
+
 int cuda_steps_resize(struct cuda_build *b, const struct tachy_node *n)
 {
+    if (n->attr.resize.mode == TACHY_PLAN_CUBIC)
+        return steps_cubic(b, n);
+
     const struct tachy_value *x = n->in[0], *add = cuda_input(n, 1), *scale = cuda_input(n, 2);
     const struct tachy_value *y = cuda_joins(n) ? n->next->out : n->out;
     struct cuda_step *s = cuda_step(b, CUDA_INTERPOLATE);
