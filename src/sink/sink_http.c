@@ -3,6 +3,7 @@
 #include "base/thread.h"
 #include "serve/serve.h"
 #include "sink/encoder.h"
+#include "sink/jfif.h"
 #include "sink/sink_ops.h"
 
 #include <stdio.h>
@@ -40,6 +41,7 @@ struct viewer {
 
 struct http {
     tachy_server *server;
+    struct tachy_jfif jfif;
     tachy_encoder *encoder;
     AVPacket *packet;
 
@@ -261,7 +263,14 @@ static int http_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *
     if (!f)
         return tachy_fail(s->params.log, TACHY_ERR_INVAL, "%s: this run makes no pictures to show; choose another --mode",
                           s->params.url);
-    return is_wanted(p) ? tachy_encoder_run(p->encoder, f, p->packet, publish, s) : TACHY_OK;
+    if (!is_wanted(p))
+        return TACHY_OK;
+    tachy_frame *picture;
+    int err = tachy_jfif_run(&p->jfif, f, &picture);
+    if (err == TACHY_OK)
+        err = tachy_encoder_run(p->encoder, picture, p->packet, publish, s);
+    tachy_frame_unref(&picture);
+    return err;
 }
 
 // Viewers end when they have the last picture.
@@ -283,6 +292,7 @@ static void http_close(tachy_sink *s)
     struct http *p = http_of(s);
     tachy_server_close(&p->server); // its thread has ended
     tachy_encoder_close(&p->encoder);
+    tachy_jfif_close(&p->jfif);
     av_packet_free(&p->packet);
     av_packet_free(&p->newest);
     pthread_cond_destroy(&p->left);

@@ -145,6 +145,26 @@ class Http(common.Case):
         self.assertEqual([(o["frames"], o["error"]) for o in outputs], [(30, None), (30, None)])
         self.assertGreater(outputs[0]["bytes"], sum(len(data) for _, data in seen) - 1)
 
+    def test_colours(self):
+        """Those of BT.709 and BT.601, of either range, as ffmpeg's own conversion gives them; a large picture has BT.709 unsaid."""
+        for size, tags in [("1280x720", []), ("320x180", []), ("320x180", ["bt709", "tv"]), ("321x181", ["bt709", "pc"]),
+                           ("320x180", ["smpte170m", "pc"])]:
+            clip, wanted, seen = self.tmp / "c.mkv", [], []
+            matrix = tags[0] if tags else "bt709" if size == "1280x720" else "smpte170m"
+            scale = f"scale=out_color_matrix={matrix.replace('smpte170m', 'bt601')}:out_range={tags[1] if tags else 'tv'}"
+            ffmpeg("-f", "lavfi", "-i", f"smptehdbars=s={size}:r=5:d=30,format=gbrp", "-vf", f"{scale},format=yuv420p", "-c:v", "ffv1",
+                   *(["-colorspace", tags[0], "-color_range", tags[1]] if tags else []), clip)
+            with Showing("-crf", "2", verb=("detect", "-re", clip)) as s:
+                (self.tmp / "seen.jpg").write_bytes(s.picture())
+            source = f"in_color_matrix={matrix.replace('smpte170m', 'bt601')}:in_range={tags[1] if tags else 'tv'}"
+            for path, extra in [(clip, source), (self.tmp / "seen.jpg", "in_color_matrix=bt601:in_range=pc")]:
+                (wanted if path == clip else seen).extend(subprocess.run(
+                    ["ffmpeg", "-v", "error", "-i", path, "-frames:v", "1", "-vf", f"scale={extra},format=rgb24,scale=16:4:flags=area", "-f",
+                     "rawvideo", "-"], capture_output=True, check=True).stdout)
+            self.assertEqual(len(seen), 16 * 4 * 3)
+            self.assertLess(sum(abs(a - b) for a, b in zip(wanted, seen)) / len(seen), 2, (size, tags))
+            self.assertLess(max(abs(a - b) for a, b in zip(wanted, seen)), 12, (size, tags))
+
     def test_who_stalls_holds_up_nobody(self):
         """A viewer that takes nothing, while another sees each picture; then it gets the newest one."""
         verb = ("segment", "--focus", "off", "--mode", "replace", "--background", "#208040", "-re",
