@@ -25,6 +25,12 @@ void tachy_edges_size(const tachy_frame *f, const struct tachy_rect *region, int
 int tachy_edges_fit(struct tachy_edges *s, struct tachy_refine *to, const tachy_frame *f, const struct tachy_mask *mask);
 void tachy_edges_free(struct tachy_edges *s);
 
+// Of r->width x r->height cells of r->cell pixels, from (e->x0, e->y0) on: the mean of the samples of a frame's component (Y U
+// V, R G B; 0 if it has none) in each marked cell, 0..1, `marks` NULL: in all; and the mask in the middle of each, 0..1.
+void tachy_edges_means(const struct tachy_refine *r, const struct tachy_alpha_eye *e, const tachy_frame *f, int component,
+                       float *to, const uint8_t *marks);
+void tachy_edges_alpha(const struct tachy_refine *r, const struct tachy_alpha_eye *e, const struct tachy_mask *m, float *to);
+
 // Probabilities in 8.7 of columns x0..x1 - 1 of row y, into dst[0..x1 - x0 - 1]; the cells begin at (x0, y0). `scratch` is
 // tachy_edges_row_scratch() bytes.
 size_t tachy_edges_row_scratch(const struct tachy_refine *r);

@@ -86,9 +86,8 @@ static inline int sum_of(const struct component *c, const uint8_t *row, int x, i
     return sum;
 }
 
-// The mean of the samples of each marked cell, 0..1.
-static void take(const struct tachy_refine *r, const struct tachy_alpha_eye *e, const tachy_frame *f, int component,
-                 float *to, const uint8_t *marks)
+void tachy_edges_means(const struct tachy_refine *r, const struct tachy_alpha_eye *e, const tachy_frame *f, int component,
+                       float *to, const uint8_t *marks)
 {
     struct component c;
     if (!component_of(&c, f, component)) {
@@ -100,7 +99,7 @@ static void take(const struct tachy_refine *r, const struct tachy_alpha_eye *e, 
         int y0 = TACHY_MIN((e->y0 + cy * r->cell) >> c.sy, c.h - 1);
         int y1 = TACHY_CLAMP((TACHY_MIN(e->y0 + (cy + 1) * r->cell, e->y1)) >> c.sy, y0 + 1, c.h);
         for (int cx = 0; cx < r->width; cx++, to++) {
-            if (!*marks++) {
+            if (marks && !*marks++) {
                 *to = 0;
                 continue;
             }
@@ -115,8 +114,7 @@ static void take(const struct tachy_refine *r, const struct tachy_alpha_eye *e, 
 
 // ---- The band ----
 
-// The mask in the middle of each cell, 0..1.
-static void take_alpha(const struct tachy_refine *r, const struct tachy_alpha_eye *e, const struct tachy_mask *m, float *to)
+void tachy_edges_alpha(const struct tachy_refine *r, const struct tachy_alpha_eye *e, const struct tachy_mask *m, float *to)
 {
     const struct tachy_rect *g = &m->region;
     float half = 0.5f * (float)r->cell;
@@ -165,12 +163,12 @@ int tachy_edges_fit(struct tachy_edges *s, struct tachy_refine *to, const tachy_
     struct tachy_alpha_eye e = clipped(f, &mask->region);
     float *guide = s->planes.p, *alpha = guide + 3 * n;
     uint8_t *unknown = (uint8_t *)(alpha + n), *seen = unknown + n;
-    take_alpha(to, &e, mask, alpha);
+    tachy_edges_alpha(to, &e, mask, alpha);
     trimap(to, alpha, unknown, seen);
     memcpy(seen, unknown, n);
     tachy_edges_grow(seen, seen + n, to->width, to->height, 2 * TACHY_EDGES_RADIUS);
     for (int c = 0; c < 3; c++)
-        take(to, &e, f, c, guide + (size_t)c * n, seen);
+        tachy_edges_means(to, &e, f, c, guide + (size_t)c * n, seen);
     return tachy_edges_solve(s, to->a, guide, alpha, unknown, to->width, to->height);
 }
 

@@ -11,6 +11,7 @@ extern const struct tachy_stage_ops tachy_stage_background, tachy_stage_backgrou
 extern const struct tachy_stage_ops tachy_stage_garbage; // garbage.c
 extern const struct tachy_stage_ops tachy_stage_key; // key.c
 extern const struct tachy_stage_ops tachy_stage_plate; // plate.c
+extern const struct tachy_stage_ops tachy_stage_keep; // keep.c
 extern const struct tachy_stage_ops tachy_stage_person; // person.c
 extern const struct tachy_stage_ops tachy_stage_everything; // everything.c
 extern const struct tachy_stage_ops tachy_stage_refine; // refine.c; a device's composite fits the edges itself

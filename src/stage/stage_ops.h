@@ -25,7 +25,7 @@ struct tachy_surface_spec;
 struct tachy_device;
 struct task_devices;
 
-enum { TACHY_MAX_STAGES = 16, TACHY_MAX_PARTS = 4 };
+enum { TACHY_MAX_STAGES = 18, TACHY_MAX_PARTS = 4 };
 
 // What the executor must know, besides enum tachy_stage_flag of tachy/stage.h. open() and start() may change
 // tachy_stage.flags, which begin as those of the ops. An ordered stage has n = 1 (but see tachy_stage.ahead); items wait for

@@ -40,6 +40,7 @@ static const struct tachy_task_stage stages[] = {
     {&tachy_stage_preprocess, &tachy_stage_preprocess_cuda},
     {&tachy_stage_model, &tachy_stage_model_cuda},
     {&tachy_stage_mask, &tachy_stage_mask_cuda},
+    {&tachy_stage_keep, NULL},
     {&tachy_stage_despeckle, NULL},
     {&tachy_stage_smooth, &tachy_stage_smooth},
     {&tachy_stage_look_ahead, NULL},
@@ -93,7 +94,7 @@ static const struct tachy_example examples[] = {
 static bool asks(const tachy_settings *s, const char *path)
 {
     const char *text = tachy_settings_str(s, path);
-    return tachy_settings_by_name(s, path) && !(text && tachy_word_in("all|off|soft|no", text));
+    return tachy_settings_by_name(s, path) && !(text && tachy_word_in("all|off|soft|no|people", text));
 }
 
 // "--key" of segment.key.
@@ -108,7 +109,7 @@ static int check_device(const tachy_settings *s, const struct tachy_log *log)
 {
     static const char *const host[] = {"segment.garbage_matte", "segment.key",     "segment.plate",      "segment.person",
                                        "segment.foreground",    "segment.focus",   "segment.despill",    "segment.despeckle",
-                                       "segment.look_ahead"};
+                                       "segment.look_ahead",    "segment.keep"};
     char shown[64];
     if (strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
         return TACHY_OK;
@@ -126,7 +127,7 @@ static int check_network(const tachy_settings *s, const struct tachy_log *log)
 {
     static const char *const of_mask[] = {"segment.focus",     "segment.edge",    "segment.refine", "segment.smooth",
                                           "segment.threshold", "segment.feather", "segment.person",
-                                          "segment.despeckle", "segment.look_ahead"};
+                                          "segment.despeckle", "segment.look_ahead", "segment.keep"};
     char shown[64];
     if (choose(s) != keyed)
         return TACHY_OK;
