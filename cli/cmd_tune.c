@@ -100,8 +100,8 @@ static void print_result(FILE *f, const json_t *result, bool stored)
     else if (!int_of(result, "best"))
         fprintf(f, "Best for %s: the command as given; nothing was faster beyond noise.\n", text_of(class, "objective"));
     else
-        fprintf(f, "Best for %s: %s; %.2f times as good as the command as given.\n", text_of(class, "objective"), text_of(best, "words"),
-                number_of(best, "gain"));
+        fprintf(f, "Best for %s: %s; %.2f times as good as the command as given%s.\n", text_of(class, "objective"),
+                text_of(best, "words"), number_of(best, "gain"), int_of(best, "rounds") ? "" : " (predicted)");
     if (json_is_true(json_object_get(result, "interrupted")))
         fprintf(f, "The search was interrupted; this is the best until then.\n");
     if (stored)

@@ -87,7 +87,6 @@ static int screen_row(struct tune *t, int *best, int row)
     struct tune_row *r = &t->row[row];
     struct tune_trial base, after = {0};
     int err = tune_run(t, best, t->frames, &base), top = 0;
-    r->gain[0] = 1;
     for (int v = 1; v < r->n && err == TACHY_OK && base.fps > 0 && !tune_stopped(t); v++)
         err = try_value(t, best, row, v, tune_score(t, &base));
     if (err == TACHY_OK && !tune_stopped(t))
@@ -252,6 +251,8 @@ static void choose(struct tune *t)
 int tune_search(struct tune *t)
 {
     int best[TUNE_ROWS] = {0};
+    for (int i = 0; i < t->n_rows; i++)
+        t->row[i].gain[0] = 1;
     int err = size_trials(t);
     for (int i = 0; i < t->n_rows && err == TACHY_OK && !tune_stopped(t); i++)
         err = screen_row(t, best, i);
