@@ -65,9 +65,9 @@ static void add_own(struct tachy_ort_options *o, const tachy_engine *e, struct o
     add_number(o, own, "build_effort", e->params.build_effort);
     if (e->params.threads > 1)
         add_number(o, own, "threads", e->params.threads);
+    add(o, own, "device", e->on_gpu ? "cuda" : "cpu"); // else the session's device decides
     if (!e->on_gpu)
         return;
-    add(o, own, "device", "cuda");
     add_number(o, own, "gpu_id", e->params.gpu);
     add(o, own, "precision", TACHY_DEF(e->params.precision, "mixed"));
     if (e->params.deterministic)

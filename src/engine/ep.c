@@ -143,7 +143,21 @@ static int split(const char *const *options, const char ***keys, const char ***v
     return TACHY_OK;
 }
 
-// The first device: a provider that has several takes one a session.
+// A provider that has several devices takes one a session: the first of the kind that the option `device` names, or the
+// first. ONNX Runtime lists them in no certain order.
+static const OrtEpDevice *const *device_for(const struct tachy_ort *ort, const struct tachy_ep_library *l,
+                                            const char *const *keys, const char *const *values, size_t nb)
+{
+    const char *wanted = "";
+    for (size_t i = 0; i < nb; i++)
+        wanted = strcmp(keys[i], "device") ? wanted : values[i];
+    OrtHardwareDeviceType kind = !strcmp(wanted, "cuda") ? OrtHardwareDeviceType_GPU : OrtHardwareDeviceType_CPU;
+    for (size_t i = 0; i < l->nb && *wanted; i++)
+        if (ort->api->HardwareDevice_Type(ort->api->EpDevice_Device(l->devices[i])) == kind)
+            return &l->devices[i];
+    return l->devices;
+}
+
 static int add_plugin(struct tachy_ort *ort, OrtSessionOptions *options, const struct tachy_ep *ep,
                       const char *const *keys, const char *const *values, size_t nb, const struct tachy_log *log)
 {
@@ -154,8 +168,8 @@ static int add_plugin(struct tachy_ort *ort, OrtSessionOptions *options, const s
     if (err < 0)
         return err;
     return check(ort,
-                 ort->api->SessionOptionsAppendExecutionProvider_V2(options, ort->env, l->devices, 1, keys, values,
-                                                                    nb),
+                 ort->api->SessionOptionsAppendExecutionProvider_V2(options, ort->env, device_for(ort, l, keys, values, nb),
+                                                                    1, keys, values, nb),
                  ep, log);
 }
 

@@ -56,7 +56,7 @@ class Tune(Case):
         """What the guard refused above would have won without it."""
         r = self.tune("--quality", "0", "--only", f"{SKIP}=1", clip=self.moving())
         self.assertEqual(r["finals"][r["best"]]["settings"], {SKIP: "1"})
-        self.assertGreater(r["finals"][r["best"]]["gain"], 2)
+        self.assertGreater(r["finals"][r["best"]]["gain"], 1.3)
         self.assertLess(r["finals"][r["best"]]["quality"], 0.99)
 
     def test_frame_skip_on_a_still_clip_and_the_file_of_it(self):
