@@ -26,6 +26,37 @@ static void add_cores(struct tune_row *r)
     }
 }
 
+// A range that the command gives, as in "16-32", bounds what is tried; its upper end is the command's own value.
+static bool gives_range(const struct cli *c, const struct tachy_option *o, int64_t *low, int64_t *high)
+{
+    const char *text = o->range && tachy_settings_is_set(c->settings, o->path) ? tachy_settings_str(c->settings, o->path) : NULL;
+    const char *dash = text && *text ? strchr(text + 1, '-') : NULL;
+    *low = dash ? strtoll(text, NULL, 10) : 0;
+    *high = dash ? strtoll(dash + 1, NULL, 10) : 0;
+    return dash;
+}
+
+static bool given(const struct cli *c, const struct tachy_option *o)
+{
+    int64_t low, high;
+    return tachy_settings_is_set(c->settings, o->path) && !gives_range(c, o, &low, &high);
+}
+
+// Leaves out what does not lie in the command's range.
+static void bound(struct tune_row *r, const struct cli *c)
+{
+    int64_t low, high;
+    int n = 1;
+    if (!gives_range(c, r->option, &low, &high))
+        return;
+    for (int i = 1; i < r->n; i++) {
+        int64_t v = strtoll(r->value[i], NULL, 10);
+        if (v >= low && v < high)
+            memmove(r->value[n++], r->value[i], sizeof(r->value[i]));
+    }
+    r->n = n;
+}
+
 static int add_row(struct tune *t, const struct tachy_option *o, const char *values, size_t n)
 {
     if (t->n_rows == TUNE_ROWS) {
@@ -42,10 +73,9 @@ static int add_row(struct tune *t, const struct tachy_option *o, const char *val
         add_value(r, at, len);
         at += len + 1;
     }
+    bound(r, t->c);
     return TACHY_OK;
 }
-
-static bool given(const struct cli *c, const struct tachy_option *o) { return tachy_settings_is_set(c->settings, o->path); }
 
 // One KEY[=V|V...] of --only, n characters.
 static int add_named(struct tune *t, const char *text, size_t n)

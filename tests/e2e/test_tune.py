@@ -114,6 +114,8 @@ class Tune(Case):
         self.assertEqual(r["class"]["max_memory_mib"], 100000)
         self.assertEqual([t["key"] for t in r["tried"]], ["model.batch_size"])
         self.assertIn("frame_skip_enabled: yes", config.read_text())
+        r = self.tune("--only", "model.batch_size", clip=clip, task=(*TASK, "--batch", "2-8"))
+        self.assertEqual([t["value"] for t in r["tried"]], ["2", "4"])
         p = run("tune", "--fix", "model.provider=nonsense", "--only", "model.batch_size=2", *TASK, clip, "-f", "null", "-",
                 env=self.env, check=False)
         self.assertEqual(p.returncode, 1)
