@@ -115,7 +115,10 @@ class Resume(common.Case):
                 p.kill()
                 p.communicate()
                 done += 1
-                ended = out.exists() and not out.with_name(out.name + ".tachy").exists() # just before the kill
+                job = out.with_name(out.name + ".tachy")
+                ended = out.exists() and not (job / "job.json").exists() # just before the kill
+                if ended and job.exists():
+                    shutil.rmtree(job) # the last that it would have done
                 if not ended and done < kills and self.frames(out) < self.frames_of(clip) / 2:
                     continue
                 if not ended:
