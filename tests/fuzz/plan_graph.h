@@ -426,7 +426,7 @@ static void pick_each(struct fuzz *f)
     int axis = x->rank ? pick(f, x->rank) : 0;
     int64_t shape[TACHY_MAX_RANK] = {0}, below = x->rank ? TACHY_CLAMP(x->shape[axis], 1, 100) : 1;
     for (int i = 0; i < x->rank; i++)
-        shape[i] = i == axis ? 1 + pick(f, 6) : TACHY_MAX(x->shape[i] - pick(f, 3) / 2, 1);
+        shape[i] = i == axis ? 1 + pick(f, 6) : TACHY_MAX(TACHY_MAX(x->shape[i], 1) - pick(f, 3) / 2, 1);
     in[1] = indices(f, x->rank, shape, below);
     if (pick(f, 2)) {
         struct tachy_plan_attr a = {.axis = axis};

@@ -160,15 +160,23 @@ TEST(all_fail)
     tachy_sink_close(&s);
 }
 
+// Of a named pipe that holds one frame and not two, so that a writer is stuck as soon as two are to be written.
+static int open_reader(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_NONBLOCK);
+    CHECK_INT(fcntl(fd, F_SETPIPE_SZ, 4096), 4096);
+    return fd;
+}
+
 // A reader that never reads, then goes.
 TEST(live_sheds_and_names_who_is_stuck)
 {
     const struct tachy_sink_params p[] = {{.url = in_folder("fifo"), .format = "rawvideo"}, {.url = "-", .format = "null"}};
     CHECK_INT(mkfifo(p[0].url, 0600), 0);
-    int reader = open(p[0].url, O_RDONLY | O_NONBLOCK);
+    int reader = open_reader(p[0].url);
     tachy_sink *s = open_all(p, 2, true);
     int n = 0;
-    do { // a pipe holds 64 KiB
+    do {
         CHECK_INT(write_frame(s, n++), TACHY_OK);
         tachy_sleep_until(tachy_now_ns() + 1000000);
         tachy_sink_outputs(s, stats, TACHY_MAX_OUTPUTS);
@@ -187,7 +195,7 @@ TEST(a_stop_gives_up_who_takes_nothing)
     const struct tachy_sink_params p[] = {{.url = in_folder("stuck"), .format = "rawvideo", .stop = &stop},
                                           {.url = in_folder("kept.md5"), .format = "framemd5", .stop = &stop}};
     CHECK_INT(mkfifo(p[0].url, 0600), 0);
-    int reader = open(p[0].url, O_RDONLY | O_NONBLOCK), n = 0;
+    int reader = open_reader(p[0].url), n = 0;
     tachy_sink *s = open_all(p, 2, true);
     do {
         CHECK_INT(write_frame(s, n++), TACHY_OK);
