@@ -102,7 +102,7 @@ struct tachy_rational {
 
 // Covers the secrets of network addresses in `text` by stars, in place; NULL does nothing: "user:password@", the last part of
 // an address of RTMP, which is the stream's key, and the values of key, passphrase, password, sig, signature, streamid and
-// token in a query. The library does this to each message that it logs.
+// token in a query. The library does this to each message that it logs, and to names in summaries and figures.
 TACHY_API void tachy_hide_secrets(char *text);
 
 // Closest of `n` names to `word` by edit distance, for "did you mean"; NULL: none is near. Entries may be NULL. Of two that

@@ -107,7 +107,7 @@ struct tachy_totals {
 // One input that is being worked on.
 struct tachy_stream_figures {
     int stream;           // from 0; the number is free again when the input has ended
-    char input[256];      // its name; the end of a long one
+    char input[256];      // its name, without secrets; the end of a long one
     int64_t frames;       // written
     int64_t total_frames; // an estimate; 0: unknown
     double fps;

@@ -10,8 +10,10 @@ int job_keep_summary(tachy_job *j, const struct tachy_job_file *f, const struct 
     bool ran = s->engine[0]; // a keyer or a plate alone runs no model
     json_t *context = json_pack("{s:s, s:s, s:s?, s:s, s:s?}", "tachy", tachy_version(), "input", f->input, "output",
                                 f->output, "mode", j->mode, "model", ran ? tachy_settings_str(j->set, "model.name") : NULL);
-    int err = context && (text = json_dumps(context, JSON_COMPACT)) ? tachy_summary_json(&json, s, text)
-                                                                      : TACHY_ERR_NOMEM;
+    int err = context && (text = json_dumps(context, JSON_COMPACT)) ? TACHY_OK : TACHY_ERR_NOMEM;
+    tachy_hide_secrets(text);
+    if (err == TACHY_OK)
+        err = tachy_summary_json(&json, s, text);
     json_t *one = err == TACHY_OK ? json_loads(json, 0, NULL) : NULL;
     if (err == TACHY_OK && (!one || json_array_append_new(j->summaries, one) < 0))
         err = TACHY_ERR_NOMEM;

@@ -305,10 +305,13 @@ static void add_beside(struct tachy_snapshot *s, const struct control_figures *f
 
 static void show_stream(struct tachy_stream_figures *s, const struct control_run *r, const struct control_figures *f)
 {
-    size_t n = f->input ? strlen(f->input) : 0;
+    char name[4096];
+    snprintf(name, sizeof(name), "%s", f->input ? f->input : "");
+    tachy_hide_secrets(name);
+    size_t n = strlen(name);
     *s = (struct tachy_stream_figures){.stream = r->number, .frames = f->summary.frames, .total_frames = f->total_frames,
                                        .fps = f->summary.fps};
-    snprintf(s->input, sizeof(s->input), "%s", n ? f->input + (n < sizeof(s->input) ? 0 : n - sizeof(s->input) + 1) : "");
+    snprintf(s->input, sizeof(s->input), "%s", name + (n < sizeof(s->input) ? 0 : n - sizeof(s->input) + 1));
 }
 
 // The runs that go on; `live` gets their threads' figures. Under the lock.
