@@ -40,12 +40,14 @@ static int wanted_decoders(const struct run_readers *r)
     return (int)TACHY_CLAMP(n, gpus, TACHY_MIN(gpus * DECODERS_AUTO_MAX, READERS_MAX));
 }
 
+static bool divides(tachy_source *s) { return s->ops->divides && s->ops->divides(s); }
+
 bool run_readers_could_be_more(const struct run_readers *r)
 {
     const struct tachy_source_params *p = &r->source->params;
     // Where several were asked for and there is one, the input is not suited.
     bool refused = r->nb == 1 && wanted_decoders(r) > 1;
-    return !one_decoder(r) && !refused && r->source->ops->spread && p->every_nth <= 1 && !p->max_frames &&
+    return !one_decoder(r) && !refused && divides(r->source) && p->every_nth <= 1 && !p->max_frames &&
            r->nb < TACHY_MIN(tachy_cpu_count(), READERS_MAX);
 }
 

@@ -317,8 +317,10 @@ int file_cut_read(tachy_source *s)
         c->tail->whole = true;
         return joined ? joined : err;
     }
-    if (!err)
+    if (!err) {
+        c->divides |= c->nb_read++ >= SEGMENT_MIN && (p->packet->flags & AV_PKT_FLAG_KEY);
         err = add(s, p->packet);
+    }
     av_packet_unref(p->packet);
     return err;
 }

@@ -348,15 +348,24 @@ static const char *unsuitable(tachy_source *s)
         return "its pictures are interlaced";
     if (s->info.frames > 0 && s->info.frames < SHORT)
         return "it is short";
-    if (!p->cut.on)
-        return "its packets do not tell the order of the pictures";
     return NULL;
+}
+
+bool file_divides(tachy_source *s)
+{
+    struct file *p = file_of(s);
+    pthread_mutex_lock(&p->lock);
+    bool divides = !unsuitable(s) && p->cut.divides;
+    pthread_mutex_unlock(&p->lock);
+    return divides;
 }
 
 int file_spread(tachy_source *s, int decoders, int64_t window)
 {
     struct file *p = file_of(s);
     const char *why = window < 2 ? "there is no memory for pictures out of order" : unsuitable(s);
+    if (!why && !p->cut.on)
+        why = "its packets do not tell the order of the pictures";
     decoders = file_gpu_lanes(s, TACHY_MIN(decoders, LANES_MAX));
     pthread_mutex_lock(&p->lock);
     p->window = window;

@@ -139,8 +139,10 @@ struct file_cut {
     uint64_t sets;
     int64_t latest; // time of all packets so far
     int64_t anchor; // time of the last picture that is not `early`
+    int64_t nb_read; // packets
     int lanes;
     bool on;       // there may be further segments
+    bool divides;  // a keyframe was read at which a segment could begin
     bool reorders; // a packet's time was before that of one in front of it
     bool first;    // the tail is the file's first segment
     bool past_end; // a packet after the range was read
@@ -333,6 +335,7 @@ int file_lane_step(tachy_source *s, struct file_lane *l, tachy_frame **out, int6
 // flush. False: it must be drained.
 bool file_lane_goes_on(tachy_source *s, struct file_lane *l);
 int file_spread(tachy_source *s, int decoders, int64_t window);
+bool file_divides(tachy_source *s);
 int file_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, bool *breaks, uint64_t *waited_ns);
 
 // file_rate.c

@@ -291,6 +291,7 @@ const struct tachy_source_ops tachy_source_file = {
     .open = file_open,
     .read = file_read,
     .spread = file_spread,
+    .divides = file_divides,
     .read_any = file_read_any,
     .stop = file_stop,
     .seek = file_seek_frame,

@@ -19,6 +19,8 @@ struct tachy_source_ops {
     // out of order; once, before the second read. Returns how many there are: 1 where the input
     // is not suited (said at VERBOSE). Optional, as read_any is.
     int (*spread)(tachy_source *s, int decoders, int64_t window);
+    // Whether what was read so far could be shared out among several decoders. Optional: never.
+    bool (*divides)(tachy_source *s);
     // Any frame that is ready, from any thread; see tachy_source_read_any().
     int (*read_any)(tachy_source *s, tachy_frame **out, int64_t *seq, bool *breaks, uint64_t *waited_ns);
     // No more frames will be read, because max_frames were: side packets are still put up to

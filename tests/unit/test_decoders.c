@@ -648,6 +648,32 @@ TEST(closing_early)
     tachy_source_close(&s);
 }
 
+static bool divides_when_read(const char *file, int64_t frames)
+{
+    tachy_source *s = NULL;
+    CHECK_INT(open_with(&s, file, (struct tachy_source_params){.decoders = 1}), TACHY_OK);
+    tachy_frame *f = NULL;
+    int64_t n = 0;
+    for (; !tachy_source_read(s, &f); n++)
+        tachy_frame_unref(&f);
+    CHECK_INT(n, frames);
+    bool divides = s->ops->divides(s);
+    tachy_source_close(&s);
+    return divides;
+}
+
+// What one decoder read says whether more would have helped.
+TEST(more_decoders_need_keyframes)
+{
+    CHECK(make("onekey.mp4", 60, "", "-c:v libx264 -preset ultrafast -g 250 -sc_threshold 0"));
+    CHECK(make("twokeys.mp4", 60, "", "-c:v libx264 -preset ultrafast -g 30 -sc_threshold 0"));
+    CHECK(make("brief.mp4", 40, "", "-c:v libx264 -preset ultrafast -g 30 -sc_threshold 0"));
+    CHECK(!divides_when_read("onekey.mp4", 60));
+    CHECK(divides_when_read("twokeys.mp4", 60));
+    CHECK(!divides_when_read("brief.mp4", 40));
+    CHECK(!divides_when_read("raw.h264", FRAMES));
+}
+
 // A thread that comes back takes the decoder that is furthest behind once its own may not go on;
 // alone, it never leaves its own before its end.
 TEST(one_thread_reads_in_order)
@@ -687,4 +713,5 @@ TEST_MAIN(TEST_CASE(set_up), TEST_CASE(all_codecs), TEST_CASE(av1), TEST_CASE(ra
           TEST_CASE(size_change_in_the_middle), TEST_CASE(damage), TEST_CASE(lost_packets),
           TEST_CASE(times_of_decoding), TEST_CASE(damage_at_a_segments_end), TEST_CASE(lost_end),
           TEST_CASE(times_that_step_back),
-          TEST_CASE(side_packets), TEST_CASE(closing_early), TEST_CASE(one_thread_reads_in_order))
+          TEST_CASE(side_packets), TEST_CASE(closing_early), TEST_CASE(more_decoders_need_keyframes),
+          TEST_CASE(one_thread_reads_in_order))
