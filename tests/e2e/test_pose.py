@@ -97,7 +97,7 @@ class Pose(common.Case):
             self.assertLess(error.mean(), 0.005)
             self.assertAlmostEqual(region["score"], float(score[0, 0]), delta=0.02)
             seen = 1 / (1 + np.exp(-out[:33, 3]))
-            self.assertLess(np.abs(np.array(region["points"])[:, 3] - seen).mean(), 0.02)
+            self.assertLess(np.abs(np.array(region["points"])[:, 3] - seen).mean(), 0.05)
             (cx, cy), up = want[33], want[34] - want[33]
             side, angle = 2 * np.linalg.norm(up), np.arctan2(up[1], up[0]) + np.pi / 2
 

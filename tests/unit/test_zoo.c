@@ -174,7 +174,7 @@ TEST(lists_and_finds)
     CHECK(strstr(warned, "broken.json")); // left out, with a warning
     CHECK_STR(said, "");
     json_t *list = json_loads(json, 0, NULL);
-    CHECK_INT(json_array_size(list), 8);
+    CHECK_INT(json_array_size(list), 9);
     CHECK_STR(json_string_value(json_object_get(json_array_get(list, 0), "name")), "selfie");
     CHECK_STR(json_string_value(json_object_get(json_array_get(list, 1), "name")), "selfie-landscape");
     json_t *tiny = json_array_get(list, 7);
