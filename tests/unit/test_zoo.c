@@ -177,7 +177,7 @@ TEST(lists_and_finds)
     CHECK_INT(json_array_size(list), 9);
     CHECK_STR(json_string_value(json_object_get(json_array_get(list, 0), "name")), "selfie");
     CHECK_STR(json_string_value(json_object_get(json_array_get(list, 1), "name")), "selfie-landscape");
-    json_t *tiny = json_array_get(list, 7);
+    json_t *tiny = json_array_get(list, 8);
     CHECK_STR(json_string_value(json_object_get(tiny, "name")), "tiny");
     CHECK(json_is_false(json_object_get(tiny, "present")));
     json_decref(list);
