@@ -244,6 +244,7 @@ static const char *not_run(const struct tachy_card *card)
 {
     return *card->plate             ? "it needs a --plate"
            : !strcmp(card->task, "track") ? "it sees faces that another model finds"
+           : !strcmp(card->task, "pose")  ? "it sees people whom another model finds"
                                           : NULL;
 }
 

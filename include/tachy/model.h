@@ -62,7 +62,7 @@ struct tachy_card_decoder {
     enum tachy_decoder_kind kind;
     // Names of outputs. Boxes may come in several, level after level, and so do what belongs to them.
     const char *output[TACHY_MAX_LEVELS]; // boxes, or what the other kinds read
-    const char *scores[TACHY_MAX_LEVELS]; // SSD, DISTANCES, DETR, CORNERS
+    const char *scores[TACHY_MAX_LEVELS]; // SSD, DISTANCES, DETR, CORNERS; POINTS: [0] a map for each point that it is moved by, NULL: none
     const char *points[TACHY_MAX_LEVELS]; // SSD, DISTANCES: where they are not in the rows of boxes
     int levels;          // of each of these
     const char *classes; // CORNERS: the output of class numbers; "": none
@@ -72,6 +72,7 @@ struct tachy_card_decoder {
                          // edge of, turned so that it is; equal: the box
     const char *order;   // POINTS: a letter for each number of a point: x, y, z, s its score, v a logit of it,
                          // - something else
+    int window;        // POINTS with maps: cells of a map on a side, around the point, whose mean place counts; odd
     enum tachy_layout layout; // HEATMAPS
     int nb_strides;           // 0: the kind has no grid
     int stride[TACHY_MAX_LEVELS];   // pixels from cell to cell

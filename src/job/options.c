@@ -46,6 +46,8 @@ static void join(void)
     for (size_t i = 0; tachy_tasks[i]; i++)
         add(tachy_tasks[i]->options, TACHY_VERB_TASK(i));
     for (size_t i = 0; tachy_tasks[i]; i++)
+        add(tachy_tasks[i]->shared, TACHY_VERB_TASK(i));
+    for (size_t i = 0; tachy_tasks[i]; i++)
         for (const struct tachy_task_stage *s = tachy_tasks[i]->stages; s->cpu || s->cuda; s++)
             add((s->cpu ? s->cpu : s->cuda)->options, TACHY_VERB_TASK(i));
     add(tachy_gpu_options, 0);

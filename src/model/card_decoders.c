@@ -192,11 +192,15 @@ static void read_boxes(struct card_reader *r, json_t *o, struct card_doc *d, str
 
 static void read_points(struct card_reader *r, json_t *o, struct tachy_card_decoder *c)
 {
-    static const char *const known[] = {"meaning", "name", "points", "order", "unit"};
+    static const char *const known[] = {"meaning", "name", "points", "order", "unit", "heatmaps", "window"};
     card_only(r, o, known, TACHY_ARRAY_SIZE(known));
     c->nb_points = card_whole(r, o, "points", 1, 65536, 0);
     c->order = card_text(r, o, "order", "xy");
     c->shares = card_choice(r, o, "unit", units, 0);
+    c->scores[0] = json_object_get(o, "heatmaps") ? card_text(r, o, "heatmaps", "") : NULL;
+    c->window = card_whole(r, o, "window", 1, 63, 7);
+    if (c->window % 2 == 0)
+        card_bad(r, "window", "must be odd: as many cells on each side of the point");
     if (strspn(c->order, "xyzsv-") != strlen(c->order) || !strchr(c->order, 'x') || !strchr(c->order, 'y') ||
         strlen(c->order) > 16)
         card_bad(r, "order", "must have a letter for each number of a point: x, y, z, s (score), v (its logit) or -");

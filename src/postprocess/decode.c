@@ -212,7 +212,22 @@ static int open_boxes(struct tachy_decoder *d, const struct tachy_io *io, int nb
                ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-// What is no boxes is one output.
+// The maps that points are moved by: [height][width][point].
+static int open_maps(struct tachy_decoder *d, const struct tachy_io *io, int nb_io)
+{
+    const char *name = d->card->scores[0];
+    int64_t n = find_part(d, io, nb_io, name, &d->scores[0]);
+    if (!n)
+        return TACHY_ERR_MISMATCH;
+    const struct tachy_tensor *t = &io[d->scores[0].out].spec;
+    if (t->rank < 3 || t->shape[t->rank - 1] != d->card->nb_points || t->shape[t->rank - 3] < 1)
+        return wrong(d, name, "has no map for each of the card's %d points", d->card->nb_points);
+    d->scores[0].rows = t->shape[t->rank - 3];
+    d->scores[0].cols = n / d->scores[0].rows;
+    return TACHY_OK;
+}
+
+// What is no boxes is one output, points may have maps beside it.
 static int open_other(struct tachy_decoder *d, const struct tachy_io *io, int nb_io)
 {
     const struct tachy_card_decoder *c = d->card;
@@ -234,7 +249,9 @@ static int open_other(struct tachy_decoder *d, const struct tachy_io *io, int nb
     d->part[0].cols = n / d->part[0].rows;
     d->spot = calloc((size_t)c->nb_points + 1, sizeof(*d->spot));
     d->value = calloc((size_t)n, sizeof(*d->value));
-    return d->spot && d->value ? TACHY_OK : TACHY_ERR_NOMEM;
+    if (!d->spot || !d->value)
+        return TACHY_ERR_NOMEM;
+    return c->kind == TACHY_DECODE_POINTS && c->scores[0] ? open_maps(d, io, nb_io) : TACHY_OK;
 }
 
 int tachy_decoder_open(tachy_decoder **out, const struct tachy_card *card, const struct tachy_card_decoder *decoder,

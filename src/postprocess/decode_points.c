@@ -35,6 +35,31 @@ static struct tachy_point point_of(const struct tachy_decoder *d, const struct t
     return p;
 }
 
+// Moves point k to the mean place of the cells around it, by what its map says of each, unless none is sure.
+static void move_by_map(const struct tachy_decoder *d, const struct tachy_decoder_frame *f, int k, struct tachy_point *p)
+{
+    const struct decode_part *maps = &d->scores[0];
+    const int n = d->card->nb_points, h = (int)maps->rows, w = (int)(maps->cols / n), reach = d->card->window / 2;
+    const float sx = (float)d->width / (float)w, sy = (float)d->height / (float)h, at_x = p->x / sx, at_y = p->y / sy;
+    if (!(at_x > -1 && at_x < (float)w && at_y > -1 && at_y < (float)h)) // also NaN
+        return;
+    const int cx = (int)at_x, cy = (int)at_y;
+    float sum = 0, x = 0, y = 0, most = 0;
+    for (int row = TACHY_MAX(cy - reach, 0); row <= TACHY_MIN(cy + reach, h - 1); row++) {
+        for (int col = TACHY_MAX(cx - reach, 0); col <= TACHY_MIN(cx + reach, w - 1); col++) {
+            float v = decode_sigmoid(decode_at(maps, f, ((int64_t)row * w + col) * n + k));
+            sum += v;
+            x += v * (float)col;
+            y += v * (float)row;
+            most = fmaxf(most, v);
+        }
+    }
+    if (most >= 0.5f && sum > 0) {
+        p->x = x / sum * sx;
+        p->y = y / sum * sy;
+    }
+}
+
 int decode_points_run(tachy_decoder *d, const struct tachy_decoder_frame *f, struct tachy_regions *list)
 {
     const char *order = d->card->order;
@@ -42,8 +67,11 @@ int decode_points_run(tachy_decoder *d, const struct tachy_decoder_frame *f, str
     struct tachy_point *p = place_for_points(d, list);
     if (!p)
         return TACHY_ERR_NOMEM;
-    for (int i = 0; i < d->card->nb_points; i++)
+    for (int i = 0; i < d->card->nb_points; i++) {
         p[i] = point_of(d, f, order, i * each);
+        if (d->card->scores[0])
+            move_by_map(d, f, i, &p[i]);
+    }
     set_points(d, f, p);
     return TACHY_OK;
 }

@@ -110,6 +110,13 @@ bool tachy_follow_update(struct tachy_follow *f, const struct tachy_follow_param
     tachy_region_crop(&crop, &p->followed);
     t->crop = place_of(&crop);
     r->track = t->id;
+    if (p->told && p->told < r->nb_points) {
+        r->nb_points = p->told;
+        if (!box_around(r)) {
+            t->id = -1;
+            return false;
+        }
+    }
     *err = calm(t, p, points, r->nb_points, TACHY_MAX(r->w, r->h), seconds);
     return *err == TACHY_OK && box_around(r);
 }

@@ -13,6 +13,7 @@ struct tachy_follow_params {
     int width, height;    // of the frame: a thing that leaves it is lost; 0: there is room everywhere
     int every;            // frames after which the detector looks for more, while there are fewer than `most`; 0: 15
     float overlap;        // intersection over union with a followed thing from which a detection is that thing; 0: 0.5
+    int told;             // points of a thing that are told; those behind serve the next crop only; 0: all
     float threshold;      // score of the second network below which a thing is lost; 0: 0.5
     struct tachy_crop detected; // from a detection to its crop
     struct tachy_crop followed; // from the points' box to the next crop
@@ -41,7 +42,7 @@ bool tachy_follow_wants_detector(const struct tachy_follow *f, const struct tach
 void tachy_follow_detected(struct tachy_follow *f, const struct tachy_follow_params *p,
                            const struct tachy_region *found, int nb);
 // What the second network found in thing `i`'s crop: `r` has its points on the frame and its score. The region becomes
-// the points' box with the thing's number and calmed points (which are written to), and the crop of the next frame is
+// the box of the points that are told with the thing's number and calmed points (which are written to), and the crop of the next frame is
 // planned; false: the thing is lost and `r` is nothing. `seconds` since the last frame. TACHY_ERR_NOMEM in *err.
 bool tachy_follow_update(struct tachy_follow *f, const struct tachy_follow_params *p, int i, struct tachy_region *r,
                          struct tachy_point *points, double seconds, int *err);

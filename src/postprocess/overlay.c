@@ -74,19 +74,33 @@ static void draw_box(struct drawing *d, const struct tachy_region *r, struct tac
         add(d, color, x[i], y[i], x[(i + 1) % 4], y[(i + 1) % 4], d->line / 2);
 }
 
+static const float SEEN = 0.3f; // score from which a point is drawn
+
 // Many points are small, so that they do not hide what they are on.
 static void draw_points(struct drawing *d, const struct tachy_region *r, struct tachy_shape color)
 {
     double size = hypot(r->w, r->h), radius = TACHY_CLAMP(size / (r->nb_points > 60 ? 260 : 100), 1, 2.5 * d->line);
     for (int i = 0; i < r->nb_points; i++)
-        if (r->points[i].score >= 0.3f)
+        if (r->points[i].score >= SEEN)
             add(d, color, r->points[i].x, r->points[i].y, r->points[i].x, r->points[i].y, radius);
+}
+
+static void draw_bones(struct drawing *d, const struct tachy_region *r, struct tachy_shape color)
+{
+    for (int i = 0; i < d->p->bones.nb; i++) {
+        const uint8_t *e = d->p->bones.ends[i];
+        if (e[0] >= r->nb_points || e[1] >= r->nb_points)
+            continue;
+        const struct tachy_point *a = &r->points[e[0]], *b = &r->points[e[1]];
+        if (a->score >= SEEN && b->score >= SEEN)
+            add(d, color, a->x, a->y, b->x, b->y, d->line / 2);
+    }
 }
 
 enum { LINES = 6, LINE = 96 }; // of a region's text
 
 // Name and score, then values by name; returns how many lines.
-static int text_of(const struct tachy_region *r, char text[LINES][LINE])
+static int text_of(const struct drawing *d, const struct tachy_region *r, char text[LINES][LINE])
 {
     char number[32] = "";
     int n = 1;
@@ -96,6 +110,8 @@ static int text_of(const struct tachy_region *r, char text[LINES][LINE])
         snprintf(number, sizeof(number), "%d ", r->class_id);
     snprintf(text[0], LINE, "%s%.60s%s%d%%", number, r->label ? r->label : "", r->label ? " " : "",
              (int)lrintf(100 * r->score));
+    if (d->p->bones.nb)
+        return n;
     bool classes = r->nb_values && r->values[0].name == r->label; // the best is above
     for (int i = classes; i < r->nb_values && n < LINES; i++) {
         const struct tachy_named *v = &r->values[i];
@@ -112,7 +128,7 @@ static void draw_text(struct drawing *d, const struct tachy_region *r, struct ta
 {
     char text[LINES][LINE];
     double x[4], y[4], w = 0, pad = d->text / 3, step = d->text * 1.5;
-    int n = text_of(r, text);
+    int n = text_of(d, r, text);
     tachy_region_corners(r, x, y);
     for (int i = 0; i < n; i++)
         w = fmax(w, tachy_overlay_text_width(text[i], d->text) + 2 * pad);
@@ -138,8 +154,10 @@ int tachy_overlay_shapes(struct tachy_shapes *to, const struct tachy_overlay_par
         struct tachy_shape color = paint(&d, color_of(r));
         if (!p->no_boxes)
             draw_box(&d, r, color);
-        if (!p->no_points)
+        if (!p->no_points) {
             draw_points(&d, r, color);
+            draw_bones(&d, r, color);
+        }
         if (!p->no_names)
             draw_text(&d, r, color);
     }

@@ -6,10 +6,17 @@
 
 // Regions drawn over a picture: boxes with names, points, in the picture's own pixel format.
 
+// Lines between points of a region, by the points' numbers.
+struct tachy_bones {
+    const uint8_t (*ends)[2];
+    int nb;
+};
+
 struct tachy_overlay_params { // {0} is valid
     float line;  // width of lines as a share of the frame's height; 0: 1/360
     float text;  // height of letters as a share of the frame's height; 0: 1/40
     bool no_names, no_boxes, no_points;
+    struct tachy_bones bones; // drawn with the points; the text then leaves out values, which are many
 };
 
 // What is drawn for one frame. Memory is kept from frame to frame.

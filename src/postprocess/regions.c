@@ -83,6 +83,10 @@ void tachy_region_crop(struct tachy_region *r, const struct tachy_crop *c)
     if (c->from != c->to && c->from < r->nb_points && c->to < r->nb_points) {
         const struct tachy_point *a = &r->points[c->from], *b = &r->points[c->to];
         r->angle = turn(atan2(b->y - a->y, b->x - a->x) / DEGREE - c->angle);
+        if (c->around) {
+            r->x = a->x, r->y = a->y;
+            r->w = r->h = 2 * hypot((double)b->x - a->x, (double)b->y - a->y);
+        }
     }
     double cs = cos(r->angle * DEGREE), sn = sin(r->angle * DEGREE), dx = c->shift_x * r->w, dy = c->shift_y * r->h;
     r->x += dx * cs - dy * sn;

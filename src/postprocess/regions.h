@@ -34,6 +34,7 @@ struct tachy_crop {
     double scale_x, scale_y; // of the extents; 0: 1
     double shift_x, shift_y; // of the centre, along the region's axes, in its extents before scaling
     bool square;     // both extents become the longer one before scaling
+    bool around;     // first the region becomes the square around point `from` whose side goes through point `to`
 };
 // Changes centre, extents and angle. Points that do not exist leave the angle.
 void tachy_region_crop(struct tachy_region *r, const struct tachy_crop *crop);

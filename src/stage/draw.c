@@ -1,5 +1,6 @@
 #include "stage/draw.h"
 #include "stage/stages.h"
+#include "stage/track.h"
 
 #include "base/options.h"
 #include "base/output_options.h"
@@ -28,6 +29,7 @@ int tachy_draw_open(struct tachy_stage *st, const tachy_settings *s)
         .no_boxes = !tachy_settings_bool(s, "draw.boxes"),
         .no_names = !tachy_settings_bool(s, "draw.names"),
         .no_points = !tachy_settings_bool(s, "draw.points"),
+        .bones = track_bones(st->task),
     };
     return tachy_output_kinds(s) & 1u << TACHY_TEXT_NONE ? TACHY_OK : TACHY_STAGE_LEFT_OUT;
 }

@@ -6,7 +6,7 @@
 
 // After preprocess and model (infer.h): sets the result's regions by the card's `outputs`. Settings: regions.*.
 extern const struct tachy_stage_ops tachy_stage_decode, tachy_stage_decode_cuda;
-// Faces with points and numbers of their own: sets the result's regions. Settings: tracking.*, model.*.
+// Faces or people with points and numbers of their own: sets the result's regions. Settings: tracking.*, model.*.
 extern const struct tachy_stage_ops tachy_stage_track, tachy_stage_track_cuda;
 // The regions as a mask, for a composite (composite.h) that changes what lies in them.
 extern const struct tachy_stage_ops tachy_stage_cover;

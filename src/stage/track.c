@@ -5,17 +5,27 @@
 #include "base/team.h"
 #include "engine/engine_options.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
-// Faces that keep their number from frame to frame: a detector, asked when something may be missing, and a network of
-// points, run on each face where it was in the frame before. A frame needs what the one before found, so the faces of
+// Faces or people that keep their number from frame to frame: a detector, asked when something may be missing, and a network of
+// points, run on each where it was in the frame before. A frame needs what the one before found, so the things of
 // one frame are what cores can share, or what goes to a device at once.
 
-// The line from eye to eye is horizontal in a face's crop, which has room for the whole head. Numbers of the eyes: of the
-// detector's six points, and the outer corners among the mesh's 468.
-static const struct tachy_crop detected = {.from = 0, .to = 1, .scale_x = 1.5, .scale_y = 1.5, .square = true};
-static const struct tachy_crop followed = {.from = 33, .to = 263, .scale_x = 1.5, .scale_y = 1.5, .square = true};
+static const struct track_kind *kind_of(const tachy_task *t)
+{
+    for (const struct track_kind *k = track_kinds; k->task; k++)
+        if (!strcmp(k->task, t->name))
+            return k;
+    return NULL;
+}
+
+struct tachy_bones track_bones(const tachy_task *t)
+{
+    const struct track_kind *k = kind_of(t);
+    return k ? k->bones : (struct tachy_bones){0};
+}
 
 static void read_settings(struct track *t, const tachy_settings *s)
 {
@@ -25,8 +35,9 @@ static void read_settings(struct track *t, const tachy_settings *s)
         .most = (int)tachy_settings_int(s, "tracking.max_num_faces"),
         .every = (int)tachy_settings_int(s, "tracking.detect_every"),
         .threshold = (float)tachy_settings_float(s, "tracking.confidence"),
-        .detected = detected,
-        .followed = followed,
+        .detected = t->kind->detected,
+        .followed = t->kind->followed,
+        .told = t->kind->told,
         .calm = {.min_cutoff = smooth ? tachy_settings_float(s, "tracking.min_cutoff") : 0,
                  .beta = tachy_settings_float(s, "tracking.beta")},
     };
@@ -36,10 +47,13 @@ int track_open(struct tachy_stage *st, const tachy_settings *s, int (*open_net)(
                const struct tachy_net_params *p, const tachy_settings *s))
 {
     struct track *t = tachy_stage_priv(st);
+    t->kind = kind_of(st->task);
+    if (!t->kind)
+        return tachy_fail(st->task->log, TACHY_ERR_INVAL, "the stage track serves the tasks track and pose, not %s", st->task->name);
     const struct tachy_net_params nets[TRACK_NETS] = {
         [TRACK_DETECTOR] = {.name = tachy_settings_str(s, "tracking.detector"), .task = "detect"},
         [TRACK_POINTS] = {.name = tachy_settings_str(s, "model.name"), .card = tachy_settings_str(s, "model.card"),
-                          .task = "track"}};
+                          .task = t->kind->task}};
     int err = TACHY_OK;
     read_settings(t, s);
     for (int i = 0; i < TRACK_NETS && err == TACHY_OK; i++)
@@ -47,7 +61,7 @@ int track_open(struct tachy_stage *st, const tachy_settings *s, int (*open_net)(
     if (err < 0)
         return err;
     infer_describe(t->net[TRACK_POINTS]);
-    tachy_task_describe(st->task, " faces %d", t->follow.most);
+    tachy_task_describe(st->task, " %s %d", t->kind->things, t->follow.most);
     return TACHY_OK;
 }
 
@@ -98,6 +112,31 @@ static int detect(const struct frame *f)
     return whole.err;
 }
 
+// Degrees between what goes from `at` to the other two, 0..180, in the picture.
+static double degrees_at(const struct tachy_point *from, const struct tachy_point *at, const struct tachy_point *to)
+{
+    double ax = (double)from->x - at->x, ay = (double)from->y - at->y, bx = (double)to->x - at->x, by = (double)to->y - at->y;
+    return fabs(atan2(ax * by - ay * bx, ax * bx + ay * by)) * 180 / 3.14159265358979323846;
+}
+
+// The kind's angles whose points are all seen.
+static int tell_angles(const struct track *t, struct tachy_region *r, struct tachy_regions *list)
+{
+    struct tachy_named *v = t->kind->nb_angles ? tachy_regions_alloc(list, sizeof(*v) * (size_t)t->kind->nb_angles) : NULL;
+    if (t->kind->nb_angles && !v)
+        return TACHY_ERR_NOMEM;
+    r->values = v;
+    for (int i = 0; i < t->kind->nb_angles; i++) {
+        const struct track_angle *a = &t->kind->angle[i];
+        if (TACHY_MAX(a->from, TACHY_MAX(a->at, a->to)) >= r->nb_points)
+            continue;
+        const struct tachy_point *from = &r->points[a->from], *at = &r->points[a->at], *to = &r->points[a->to];
+        if (from->score >= 0.5f && at->score >= 0.5f && to->score >= 0.5f)
+            v[r->nb_values++] = (struct tachy_named){a->name, degrees_at(from, at, to)};
+    }
+    return TACHY_OK;
+}
+
 // What the network of points said of thing i; it is told unless it is lost.
 static int take(struct frame *f, int i, struct tachy_region *r)
 {
@@ -109,7 +148,7 @@ static int take(struct frame *f, int i, struct tachy_region *r)
     if (!added)
         return TACHY_ERR_NOMEM;
     *added = *r;
-    return TACHY_OK;
+    return tell_angles(f->t, added, &f->found->thing[i]);
 }
 
 // Looks at the things from number `first` on, then drops what was lost.
@@ -121,7 +160,7 @@ static int look(struct frame *f, int first)
     int n = f->follow->nb - first, err = TACHY_OK;
     for (int k = 0; k < n; k++) {
         seen[k] = (struct tachy_region){.class_id = -1, .track = -1, .score = 1};
-        look[k] = (struct track_look){.about = &seen[k], .list = &f->found->face[first + k]};
+        look[k] = (struct track_look){.about = &seen[k], .list = &f->found->thing[first + k]};
         tachy_region_view(&f->follow->thing[first + k].crop, c->in.width, c->in.height, &look[k].view);
     }
     if (n > 0)
@@ -177,7 +216,7 @@ int track_frame(struct tachy_stage *st, struct track_runner *r, struct track_own
     s->time = now;
     tachy_regions_clear(&f.found->all);
     for (int k = 0; k < TACHY_MAX_FOLLOWED; k++)
-        tachy_regions_clear(&f.found->face[k]);
+        tachy_regions_clear(&f.found->thing[k]);
     int err = follow(&f);
     keep_followed(&f);
     tell(st, item);
@@ -225,7 +264,7 @@ int track_state_load(void *state, const void *data, size_t size)
     return tachy_follow_load(&s->follow, data, size);
 }
 
-// ---- Faces that later frames take over
+// ---- Things that later frames take over
 
 int track_copy(struct tachy_stage *st, struct tachy_item *to, const struct tachy_item *from, int region)
 {
@@ -255,7 +294,7 @@ void track_item_close(void *item)
     struct track_item *ti = item;
     tachy_regions_free(&ti->all);
     for (int i = 0; i < TACHY_MAX_FOLLOWED; i++)
-        tachy_regions_free(&ti->face[i]);
+        tachy_regions_free(&ti->thing[i]);
 }
 
 // ---- On the host
@@ -265,7 +304,7 @@ enum { MOST_THREADS = 8 };
 struct on_host {
     struct track track; // first
     struct tachy_infer net[TRACK_NETS];
-    // Threads that help a worker with a frame of several faces; workers who find them busy do without.
+    // Threads that help a worker with a frame of several things; workers who find them busy do without.
     struct tachy_team *team; // NULL: none
     struct tachy_net_worker helper[MOST_THREADS - 1]; // network of points, of the team's thread 1, 2, ...
     pthread_mutex_t helping; // held by the worker that has the team
@@ -353,7 +392,7 @@ struct host_runner {
     const tachy_frame *in;
 };
 
-// What the threads share that look at a frame's faces.
+// What the threads share that look at a frame's things.
 struct shared {
     const struct host_runner *host;
     int net, n;

@@ -1,13 +1,36 @@
 #pragma once
+#include "base/options.h"
 #include "postprocess/follow.h"
+#include "postprocess/overlay.h"
 #include "stage/net.h"
 
-// Faces that keep their numbers: what the stage's two forms have in common.
+// Faces and people that keep their numbers: what the stage's two forms have in common.
 
 enum { TRACK_DETECTOR, TRACK_POINTS, TRACK_NETS };
 
+// An angle at point `at` between those to two others.
+struct track_angle {
+    const char *name;
+    int from, at, to;
+};
+
+// What differs between the tasks that follow something.
+struct track_kind {
+    const char *task;   // name of the task, and that of its points' card
+    const char *things; // for people to read
+    struct tachy_crop detected, followed; // see struct tachy_follow_params
+    int told;
+    const struct track_angle *angle; // that are told by name
+    int nb_angles;
+    struct tachy_bones bones;
+};
+extern const struct track_kind track_kinds[]; // ends with {0}
+
+extern const struct tachy_option tachy_track_options[];
+
 // The memory of a form's stage begins with it.
 struct track {
+    const struct track_kind *kind;
     struct tachy_infer *net[TRACK_NETS]; // the form's
     struct tachy_follow_params follow;
     int window; // frames whose mean calms as the filter is to; 0: the filter's cut-off was given
@@ -30,7 +53,7 @@ struct track_own {
 
 struct track_item {
     struct tachy_regions all;                      // what is told
-    struct tachy_regions face[TACHY_MAX_FOLLOWED]; // memory of the points, apart for each face
+    struct tachy_regions thing[TACHY_MAX_FOLLOWED]; // memory of the points, apart for each thing
 };
 
 // A part of the frame in hand that a network looks at, and what comes of it.
@@ -47,12 +70,15 @@ struct track_runner {
     void (*run)(struct track_runner *r, int net, struct track_look look[], int n);
 };
 
+// The lines that an overlay joins points of the task's regions with; none where the task follows nothing.
+struct tachy_bones track_bones(const tachy_task *t);
+
 // `net` is set. The names of the networks are settings.
 int track_open(struct tachy_stage *st, const tachy_settings *s, int (*open_net)(struct tachy_stage *st, int net,
                const struct tachy_net_params *p, const tachy_settings *s));
 void track_start(struct tachy_stage *st, const struct tachy_video_info *video);
 void track_own_free(struct track_own *own);
-// Follows the faces into the item's frame and sets the regions of its result. `state`: NULL: there is no stream.
+// Follows the things into the item's frame and sets the regions of its result. `state`: NULL: there is no stream.
 int track_frame(struct tachy_stage *st, struct track_runner *r, struct track_own *own, struct track_state *state,
                 struct tachy_item *item);
 

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-// Faces that keep their number, in frames on devices: crops are made there, also turned ones, and the networks run there if
+// Faces or people that keep their number, in frames on devices: crops are made there, also turned ones, and the networks run there if
 // their provider does. What they say comes to the host, which decides what is looked at next; so it is waited for, once for
 // some faces of a frame.
 

@@ -12,6 +12,7 @@ struct tachy_task_stage {
 struct tachy_task_ops {
     struct tachy_task_info info;
     const struct tachy_option *options;    // the task's own rows, ends with {0}; NULL: none
+    const struct tachy_option *shared;     // rows that several tasks have; as `options`
     const struct tachy_task_stage *stages; // in their order; ends with {0}
     // The stages for these settings, which are some of `stages`; NULL: all of them.
     const struct tachy_task_stage *(*choose)(const tachy_settings *s);

@@ -275,6 +275,22 @@ class Decode(common.Case):
                 dy = np.sign(m[y + 1, x] - m[y - 1, x]) / 4 if 0 < y < 23 else 0
                 np.testing.assert_allclose(p, [(x + .5 + dx) * 20, (y + .5 + dy) * 20, 0, m.max()], rtol=1e-5)
 
+    def test_points_that_maps_move(self):
+        """To the mean of the sure cells around them; those outside and those where no cell is sure stay."""
+        rng = np.random.default_rng(11)
+        maps = rng.normal(-3, 3, (2, 24, 32, 6)).astype(np.float32)
+        maps[1, :, :, 5] = -1
+        at = np.array([[60.5, 50], [1, 2], [127, 95], [-30, 10], [140, 200], [64, 48]], np.float32)
+        found = self.tool(self.card([{"meaning": "points", "name": "p", "points": 6, "heatmaps": "m", "window": 5}], (128, 96)),
+                          {"p": np.stack([at[::-1], at]).reshape(2, 12), "m": maps}, batch=2, item=1)[0]
+        v, want = sigmoid(maps[1].astype(np.float64)), at.astype(np.float64)
+        for k, (x, y) in enumerate(at[:3]):
+            rows, cols = (np.arange(max(int(c / 4) - 2, 0), min(int(c / 4) + 3, n)) for c, n in ((y, 24), (x, 32)))
+            near = v[rows[0]:rows[-1] + 1, cols[0]:cols[-1] + 1, k]
+            self.assertGreater(near.max(), 0.5)
+            want[k] = 4 * near.sum(0) @ cols / near.sum(), 4 * near.sum(1) @ rows / near.sum()
+        np.testing.assert_allclose(np.array(found["points"])[:, :2], want * 5, rtol=1e-4)
+
     def test_classes_and_vectors(self):
         rng = np.random.default_rng(9)
         logits, vector = rng.normal(0, 3, (1, 8)), rng.normal(0, 1, (1, 128)).astype(np.float16)
@@ -310,6 +326,12 @@ class Decode(common.Case):
         p = self.tool(self.card([{"meaning": "points", "name": "x", "points": 3, "order": "xq"}]),
                       {"x": np.zeros((1, 9), np.float32)}, check=False)
         self.assertIn("must have a letter for each number of a point", p.stderr)
+        for more, says in (({"heatmaps": "m", "window": 4}, "must be odd"), ({"heatmaps": "m"}, "`m` has no map for each of the card's 3"),
+                           ({"heatmaps": "none"}, "names the output `none`, which the model does not have")):
+            p = self.tool(self.card([{"meaning": "points", "name": "x", "points": 3, **more}]),
+                          {"x": np.zeros((1, 6), np.float32), "m": np.zeros((1, 8, 8, 4), np.float32)}, check=False)
+            self.assertNotEqual(p.returncode, 0)
+            self.assertIn(says, p.stderr)
 
 
 if __name__ == "__main__":

@@ -188,5 +188,28 @@ TEST(a_saved_state_goes_on)
     tachy_follow_free(&other);
 }
 
+// Points behind those that are told say where the next crop is: the square around the first that the second is on the edge of.
+TEST(points_that_are_not_told_place_the_crop)
+{
+    struct tachy_follow_params p = params;
+    struct tachy_follow f = {0};
+    struct tachy_region found = at(100, 100);
+    int err = TACHY_OK;
+    p.told = 2;
+    p.followed = (struct tachy_crop){.from = 2, .to = 3, .angle = -90, .around = true, .scale_x = 1.25, .scale_y = 1.25};
+    tachy_follow_detected(&f, &p, &found, 1);
+    struct tachy_point points[4] = {{90, 80, 0, 1}, {110, 140, 0, 1}, {100, 120, 0, 1}, {140, 120, 0, 1}}; // it lies, head to the right
+    struct tachy_region r = {.score = 1, .points = points, .nb_points = 4, .track = -1};
+    CHECK(tachy_follow_update(&f, &p, 0, &r, points, 0.04, &err));
+    CHECK_INT(err, TACHY_OK);
+    CHECK_INT(r.nb_points, 2);
+    CHECK(fabs(r.x - 100) < 1e-3 && fabs(r.y - 110) < 1e-3 && fabs(r.w - 20) < 1e-3 && fabs(r.h - 60) < 1e-3);
+    const struct tachy_region *crop = &f.thing[0].crop;
+    CHECK(fabs(crop->x - 100) < 1e-3 && fabs(crop->y - 120) < 1e-3 && fabs(crop->w - 100) < 1e-3 && fabs(crop->h - 100) < 1e-3);
+    CHECK(fabs(crop->angle - 90) < 1e-3);
+    tachy_follow_free(&f);
+}
+
 TEST_MAIN(TEST_CASE(a_thing_keeps_its_number), TEST_CASE(what_is_lost_is_looked_for_at_once),
-          TEST_CASE(a_thing_that_leaves_the_frame_is_lost), TEST_CASE(a_free_place_is_filled_now_and_then), TEST_CASE(points_are_calmed), TEST_CASE(a_saved_state_goes_on))
+          TEST_CASE(a_thing_that_leaves_the_frame_is_lost), TEST_CASE(a_free_place_is_filled_now_and_then), TEST_CASE(points_are_calmed),
+          TEST_CASE(a_saved_state_goes_on), TEST_CASE(points_that_are_not_told_place_the_crop))

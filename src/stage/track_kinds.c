@@ -1,0 +1,45 @@
+#include "stage/track.h"
+
+// What differs between faces and people.
+
+// Numbers of a body's points.
+enum {
+    NOSE, L_EYE_INNER, L_EYE, L_EYE_OUTER, R_EYE_INNER, R_EYE, R_EYE_OUTER, L_EAR, R_EAR, L_MOUTH, R_MOUTH, L_SHOULDER, R_SHOULDER,
+    L_ELBOW, R_ELBOW, L_WRIST, R_WRIST, L_PINKY, R_PINKY, L_INDEX, R_INDEX, L_THUMB, R_THUMB, L_HIP, R_HIP, L_KNEE, R_KNEE,
+    L_ANKLE, R_ANKLE, L_HEEL, R_HEEL, L_TOES, R_TOES,
+    BODY,                // points of a body
+    CENTRE = BODY, REACH // between the hips, and above it as far as the body goes
+};
+
+static const struct track_angle body_angles[] = {
+    {"left_shoulder", L_HIP, L_SHOULDER, L_ELBOW},  {"right_shoulder", R_HIP, R_SHOULDER, R_ELBOW},
+    {"left_elbow", L_SHOULDER, L_ELBOW, L_WRIST},   {"right_elbow", R_SHOULDER, R_ELBOW, R_WRIST},
+    {"left_wrist", L_ELBOW, L_WRIST, L_INDEX},      {"right_wrist", R_ELBOW, R_WRIST, R_INDEX},
+    {"left_hip", L_SHOULDER, L_HIP, L_KNEE},        {"right_hip", R_SHOULDER, R_HIP, R_KNEE},
+    {"left_knee", L_HIP, L_KNEE, L_ANKLE},          {"right_knee", R_HIP, R_KNEE, R_ANKLE},
+    {"left_ankle", L_KNEE, L_ANKLE, L_TOES},        {"right_ankle", R_KNEE, R_ANKLE, R_TOES},
+};
+
+static const uint8_t body_bones[][2] = {
+    {L_SHOULDER, R_SHOULDER}, {L_SHOULDER, L_ELBOW}, {L_ELBOW, L_WRIST}, {R_SHOULDER, R_ELBOW}, {R_ELBOW, R_WRIST},
+    {L_WRIST, L_PINKY}, {L_WRIST, L_INDEX}, {L_WRIST, L_THUMB}, {R_WRIST, R_PINKY}, {R_WRIST, R_INDEX}, {R_WRIST, R_THUMB},
+    {L_SHOULDER, L_HIP}, {R_SHOULDER, R_HIP}, {L_HIP, R_HIP}, {L_HIP, L_KNEE}, {L_KNEE, L_ANKLE}, {R_HIP, R_KNEE},
+    {R_KNEE, R_ANKLE}, {L_ANKLE, L_HEEL}, {L_HEEL, L_TOES}, {R_ANKLE, R_HEEL}, {R_HEEL, R_TOES},
+    {NOSE, L_EYE}, {L_EYE, L_EAR}, {NOSE, R_EYE}, {R_EYE, R_EAR}, {L_MOUTH, R_MOUTH},
+};
+
+const struct track_kind track_kinds[] = {
+    // The line from eye to eye is horizontal in a face's crop, which has room for the whole head. Numbers of the eyes: of
+    // the detector's six points, and the outer corners among the mesh's 468.
+    {.task = "track", .things = "faces",
+     .detected = {.from = 0, .to = 1, .scale_x = 1.5, .scale_y = 1.5, .square = true},
+     .followed = {.from = 33, .to = 263, .scale_x = 1.5, .scale_y = 1.5, .square = true}},
+    // A person's crop is the square around the hips that the body fits in whatever its limbs do. The detector says it as its
+    // region.
+    {.task = "pose", .things = "people",
+     .detected = {.scale_x = 1.25, .scale_y = 1.25},
+     .followed = {.from = CENTRE, .to = REACH, .angle = -90, .around = true, .scale_x = 1.25, .scale_y = 1.25},
+     .told = BODY, .angle = body_angles, .nb_angles = TACHY_ARRAY_SIZE(body_angles),
+     .bones = {body_bones, TACHY_ARRAY_SIZE(body_bones)}},
+    {0},
+};

@@ -1,0 +1,24 @@
+#include "base/options.h"
+#include "stage/track.h"
+
+// Of every task that follows; what differs between them is in their own rows.
+const struct tachy_option tachy_track_options[] = {
+    {"tracking.max_num_faces", "max-faces", 0, TACHY_OPT_INT, "1", .min = 1, .max = TACHY_MAX_FOLLOWED, .group = "Tracking",
+     .aliases = "num-faces|max-people|num-poses", .help = "most faces or people that are followed"},
+    {"tracking.detector", "detector", 0, TACHY_OPT_STRING, "face", .arg = "NAME", .group = "Tracking",
+     .help = "model card of the detector of faces or people"},
+    {"tracking.detect_every", "detect-every", 0, TACHY_OPT_INT, "15", .min = 1, .max = 100000, .group = "Tracking",
+     .help = "frames after which the detector looks for more, while fewer are followed than may be"},
+    {"tracking.confidence", "tracking-conf", 0, TACHY_OPT_FLOAT, "0.5", .max = 1, .group = "Tracking",
+     .help = "score of a face's or person's points below which it is lost"},
+    {"tracking.smoothing", "smoothing", 0, TACHY_OPT_BOOL, "yes", .group = "Tracking",
+     .help = "calm the points with the one-euro filter"},
+    {"tracking.min_cutoff", "min-cutoff", 0, TACHY_OPT_FLOAT, "1", .min = 0.001, .max = 1000, .arg = "HZ",
+     .group = "Tracking", .help = "cut-off of that filter for what is still: lower is calmer"},
+    {"tracking.beta", "beta", 0, TACHY_OPT_FLOAT, "30", .max = 10000, .group = "Tracking",
+     .help = "what that cut-off rises by with speed: higher lags less"},
+    {"tracking.smoothing_window", "smoothing-window", 0, TACHY_OPT_INT, .min = 1, .max = 1000, .arg = "FRAMES", .group = "Tracking",
+     .help = "the cut-off that calms what is still as a mean of so many frames does, in the place of --min-cutoff; 1: the points "
+             "stay as they are"},
+    {0},
+};

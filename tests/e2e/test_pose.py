@@ -1,0 +1,163 @@
+"""tachy pose: points against ONNX Runtime's own package, numbers that stay, joint angles, skeletons."""
+import csv
+import json
+import os
+import subprocess
+
+import cv2
+import numpy as np
+import onnxruntime
+
+import common
+from common import DEPS, models, run
+
+W, H = 800, 512
+SHOULDERS = (11, 12)
+ANGLES = {"left_elbow": (11, 13, 15), "right_shoulder": (24, 12, 14), "left_shoulder": (23, 11, 13), "right_hip": (12, 24, 26)}
+
+
+def person(size, flip=False):
+    picture = cv2.imread(str(DEPS / "media" / "astronaut.png"))
+    return cv2.resize(picture[:, ::-1] if flip else picture, (size, size), interpolation=cv2.INTER_AREA)
+
+
+def signer(n, turn=0):
+    """The first frames of somebody who signs, in the middle of a grey picture, turned by so many degrees."""
+    clip, frames = cv2.VideoCapture(str(common.shared("media/asl_walk.mkv"))), []
+    for _ in range(n):
+        frame = scene((clip.read()[1], 80, 16))
+        frames.append(cv2.warpAffine(frame, cv2.getRotationMatrix2D((400, 280), turn, 1), (W, H), borderValue=(90,) * 3))
+    return frames
+
+
+def scene(*people, shade=90):
+    frame = np.full((H, W, 3), shade, np.uint8)
+    for picture, x, y in people:
+        frame[y:y + picture.shape[0], x:x + picture.shape[1]] = picture
+    return frame
+
+
+def points(region):
+    return np.array(region["points"])[:, :2]
+
+
+def moved_by_maps(p, maps, window=7):
+    """Points of the network's picture, moved to the mean place of the sure cells around them."""
+    maps, side, moved = 1 / (1 + np.exp(-maps.astype(np.float64))), maps.shape[0], p.copy()
+    for k, (x, y) in enumerate(p):
+        cx, cy = int(x * side / 256), int(y * side / 256)
+        if not (0 <= cx < side and 0 <= cy < side):
+            continue
+        rows = np.arange(max(cy - window // 2, 0), min(cy + window // 2 + 1, side))
+        cols = np.arange(max(cx - window // 2, 0), min(cx + window // 2 + 1, side))
+        v = maps[np.ix_(rows, cols, [k])][:, :, 0]
+        if v.max() >= 0.5:
+            moved[k] = np.array([(v.sum(0) * cols).sum(), (v.sum(1) * rows).sum()]) / v.sum() * 256 / side
+    return moved
+
+
+class Pose(common.Case):
+    @classmethod
+    def setUpClass(cls):
+        models("person", "pose")
+
+    def clip(self, frames, name="clip.mkv"):
+        """A lossless video, in R'G'B'."""
+        path = self.tmp / name
+        raw = b"".join(f.tobytes() for f in frames)
+        subprocess.run(["ffmpeg", "-v", "error", "-y", "-f", "rawvideo", "-pix_fmt", "bgr24", "-s", f"{W}x{H}", "-r", "25",
+                        "-i", "-", "-c:v", "libx264rgb", "-qp", "0", "-preset", "ultrafast", str(path)], input=raw, check=True)
+        return path
+
+    def pose(self, clip, *args, name="out.jsonl"):
+        run("pose", clip, "-o", self.tmp / name, "-y", *args)
+        return [json.loads(line) for line in (self.tmp / name).read_text().splitlines()]
+
+    def test_points_are_those_of_the_network(self):
+        """From the detector's region on, each frame's crop follows from the two points that are not told."""
+        frames = signer(4, turn=15)
+        clip = self.clip(frames)
+        run("detect", "--model", "person", clip, "-o", self.tmp / "found.jsonl")
+        first = json.loads((self.tmp / "found.jsonl").read_text().splitlines()[0])["regions"][0]
+        (cx, cy, side, _), angle = first["box"], np.radians(first["angle"])
+        session = onnxruntime.InferenceSession(os.environ["TACHY_MODELS"] + "/pose.onnx", providers=["CPUExecutionProvider"])
+        for frame, line in zip(frames, self.pose(clip, "--no-smoothing")):
+            scale = 1.25 * side / 256
+            turn = scale * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+            shift = np.array([cx, cy]) - turn @ [128, 128]  # pixel edges at integers
+            at = np.concatenate([turn, (shift + turn @ [0.5, 0.5] - 0.5)[:, None]], axis=1)
+            crop = cv2.warpAffine(frame, at, (256, 256), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, borderMode=cv2.BORDER_REPLICATE)
+            out, score, maps = session.run(["Identity", "Identity_1", "Identity_3"], {session.get_inputs()[0].name:
+                                           crop[None, :, :, ::-1].astype(np.float32) / 255})
+            out = out.reshape(39, 5)
+            want = moved_by_maps(out[:, :2].astype(np.float64), maps[0]) @ turn.T + shift
+            region = line["regions"][0]
+            self.assertEqual(len(region["points"]), 33)
+            error = np.linalg.norm(points(region) - want[:33], axis=1) / np.ptp(want[:33, 1])
+            self.assertLess(error.mean(), 0.005)
+            self.assertAlmostEqual(region["score"], float(score[0, 0]), delta=0.02)
+            seen = 1 / (1 + np.exp(-out[:33, 3]))
+            self.assertLess(np.abs(np.array(region["points"])[:, 3] - seen).mean(), 0.05)
+            (cx, cy), up = want[33], want[34] - want[33]
+            side, angle = 2 * np.linalg.norm(up), np.arctan2(up[1], up[0]) + np.pi / 2
+
+    def test_numbers_stay_and_people_are_found_again(self):
+        a, b = person(380), person(380, flip=True)
+        frames = [scene((a, 5 + 2 * t, 60), (b, 415 - t, 100)) for t in range(15)] + [scene(shade=200)] * 3 + [scene((a, 300, 90))] * 5
+        found = self.pose(self.clip(frames), "--max-people", "3", "--detect-every", "3")
+        for t, f in enumerate(found[4:15], 4):
+            left, right = sorted(f["regions"], key=lambda r: points(r)[0, 0])
+            before = sorted(found[3]["regions"], key=lambda r: points(r)[0, 0])
+            self.assertEqual([left["track"], right["track"]], [r["track"] for r in before])
+        self.assertEqual([len(f["regions"]) for f in found[15:18]], [0, 0, 0])
+        for f in found[20:]:
+            self.assertEqual(len(f["regions"]), 1)
+            self.assertGreater(f["regions"][0]["track"], 1)
+
+    def test_angles(self):
+        regions = [f["regions"][0] for f in self.pose(self.clip(signer(3)))]
+        for r in regions:
+            p, told = np.array(r["points"]), r["values"]
+            for name, of in ANGLES.items():
+                self.assertEqual(name in told, bool((p[list(of), 3] >= 0.5).all()), name)
+                if name in told:
+                    u, v = p[of[0], :2] - p[of[1], :2], p[of[2], :2] - p[of[1], :2]
+                    want = np.degrees(np.arccos(u @ v / np.linalg.norm(u) / np.linalg.norm(v)))
+                    self.assertAlmostEqual(told[name], want, delta=0.1)
+            self.assertIn("left_shoulder", told)
+
+    def test_skeleton_is_drawn(self):
+        clip = self.clip(signer(2))
+        p = points(self.pose(clip)[1]["regions"][0])
+        pictures = {}
+        for name, args in (("bones", ("--no-boxes", "--no-names")), ("none", ("--no-boxes", "--no-names", "--no-points"))):
+            run("pose", clip, "-o", self.tmp / f"{name}.mkv", "-crf", "1", *args)
+            pictures[name] = cv2.VideoCapture(str(self.tmp / f"{name}.mkv"))
+            pictures[name].read()
+        changed = np.abs(pictures["bones"].read()[1].astype(int) - pictures["none"].read()[1]).max(axis=2) > 40
+        for share in (0.3, 0.5, 0.7):  # between the shoulders, where no point is
+            x, y = p[SHOULDERS[0]] + share * (p[SHOULDERS[1]] - p[SHOULDERS[0]])
+            self.assertTrue(changed[int(y) - 1:int(y) + 2, int(x) - 1:int(x) + 2].any())
+        self.assertLess(changed.mean(), 0.05)
+
+    def test_csv_and_workers(self):
+        clip = self.clip([scene((person(440), 100 + 6 * t, 40)) for t in range(8)])
+        frames = self.pose(clip, "--workers", "1")
+        run("pose", clip, "-o", self.tmp / "out.csv")
+        rows = list(csv.DictReader((self.tmp / "out.csv").read_text().splitlines()))
+        self.assertEqual(len(rows), 8)
+        for row, f in zip(rows, frames):
+            np.testing.assert_allclose(np.array(row["points"].split(), float).reshape(-1, 2), points(f["regions"][0]), rtol=1e-6)
+        self.assertEqual(self.pose(clip, "--workers", "4", name="more.jsonl"), frames)
+        self.assertEqual(self.pose(clip, "--resume", name="parts.jsonl"), frames)
+
+    def test_mistakes(self):
+        for args, says in ((("--model", "person"), 'its card says task "detect"'), (("--detector", "pose"), 'its card says task "pose"'),
+                           (("--max-people", "0"), "1 to 32")):
+            p = run("pose", "null:64x64@25,frames=1", "-o", self.tmp / "x.jsonl", *args, check=False)
+            self.assertIn(says, p.stderr)
+            self.assertIn(p.returncode, (1, 2))
+
+
+if __name__ == "__main__":
+    common.main()
