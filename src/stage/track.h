@@ -56,6 +56,10 @@ void track_own_free(struct track_own *own);
 int track_frame(struct tachy_stage *st, struct track_runner *r, struct track_own *own, struct track_state *state,
                 struct tachy_item *item);
 
+// The faces of a picture that is no frame of the stream, in `found`, whose memory is the caller's. On the host; `st` is
+// opened and not started yet.
+int track_still(struct tachy_stage *st, tachy_frame *picture, struct tachy_regions *found);
+
 // See struct tachy_stage_ops.
 int track_state_open(struct tachy_stage *st, void **state);
 void track_state_close(void *state);

@@ -27,6 +27,9 @@ struct tachy_task_ops {
 #undef TASK
 extern const struct tachy_task_ops *const tachy_tasks[]; // in the order of help; ends with NULL
 
+// Rows of the stage track, for every task with it.
+extern const struct tachy_option tachy_track_options[];
+
 // Index in tachy_tasks. TACHY_ERR_NOT_FOUND: none has this name; the message lists those that there are.
 int tachy_task_find(const char *name, const struct tachy_log *log);
 

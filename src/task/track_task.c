@@ -3,7 +3,7 @@
 #include "task/task.h"
 
 // Of the stage track, but for the model.
-static const struct tachy_option options[] = {
+const struct tachy_option tachy_track_options[] = {
     {"track.model", NULL, 0, TACHY_OPT_STRING, "face-mesh", .arg = "NAME|FILE", .group = "Tracking", .over = "model.name",
      .help = "model card of the points; --model says the same"},
     {"tracking.max_num_faces", "max-faces", 0, TACHY_OPT_INT, "1", .min = 1, .max = TACHY_MAX_FOLLOWED, .group = "Tracking",
@@ -51,6 +51,6 @@ const struct tachy_task_ops tachy_task_track = {
                        "picture with boxes and points, or their numbers as .jsonl or .csv (docs/results.md).",
             .examples = examples,
         },
-    .options = options,
+    .options = tachy_track_options,
     .stages = stages,
 };
