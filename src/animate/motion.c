@@ -62,11 +62,16 @@ static void spread(const tachy_face_points p, tachy_face_points offset, int a, i
     }
 }
 
+// A network that sees the moved lids and brows finds less motion than they made, since no wrinkle moves with them.
+static const float seen_less = 1.5f;
+
 static void fit_proportions(const struct tachy_face *face, const tachy_face_points neutral, double scale, tachy_face_points offset)
 {
     spread(face->point, offset, 61, 291, proportion(face->point, neutral, 61, 291, scale, 0.7, 1.4));
-    spread(face->point, offset, 33, 133, proportion(face->point, neutral, 159, 145, scale, 0.5, 2));
-    spread(face->point, offset, 362, 263, proportion(face->point, neutral, 386, 374, scale, 0.5, 2));
+    spread(face->point, offset, 70, 107, seen_less);
+    spread(face->point, offset, 336, 300, seen_less);
+    spread(face->point, offset, 33, 133, seen_less * proportion(face->point, neutral, 159, 145, scale, 0.5, 2));
+    spread(face->point, offset, 362, 263, seen_less * proportion(face->point, neutral, 386, 374, scale, 0.5, 2));
 }
 
 // Expression of the driver in its own neutral frame, in its pixels.

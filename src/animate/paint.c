@@ -154,8 +154,8 @@ void tachy_face_mouth(uint8_t mouth[3][TACHY_MOUTH_SIZE * TACHY_MOUTH_SIZE], int
             float teeth = (1 - step(edge - 0.03f, edge + 0.02f, v)) * (1 - step(0.22f, 0.4f, fabsf(u))) * step(0, 0.05f, v);
             float tongue = step(0.2f, 0.5f, v) * (1 - step(0.15f, 0.4f, fabsf(u)));
             int at = y * TACHY_MOUTH_SIZE + x;
-            mouth[0][at] = (uint8_t)(24 + 0.12f * bright + teeth * 0.78f * bright + tongue * 0.18f * bright);
-            mouth[1][at] = (uint8_t)(124 - teeth * 4);
+            mouth[0][at] = (uint8_t)(24 + 0.12f * bright + teeth * 0.95f * bright + tongue * 0.18f * bright);
+            mouth[1][at] = (uint8_t)(124 + teeth);
             mouth[2][at] = (uint8_t)(140 - teeth * 9 + tongue * 12);
         }
 }

@@ -1,4 +1,5 @@
 #include "animate/face.h"
+#include "base/options.h"
 #include "stage/composite.h"
 #include "stage/stages.h"
 #include "stage/track.h"
@@ -23,6 +24,8 @@ struct drive_state {
     struct tachy_face_motion motion; // of the frame before
 };
 
+#define ON_CPU "tachy animate runs on the CPU, frame by frame"
+
 static const struct tachy_option options[] = {
     {"animate.model", NULL, 0, TACHY_OPT_STRING, "face-mesh", .arg = "NAME|FILE", .group = "Animation", .over = "model.name",
      .help = "model card of the points; --model says the same"},
@@ -32,6 +35,17 @@ static const struct tachy_option options[] = {
      .help = "how much of the driver's head motion the portrait takes over; 0: none"},
     {"animation.expression", "expression-strength", 0, TACHY_OPT_FLOAT, "1", .max = 2, .group = "Animation",
      .help = "the same of eyes, brows and mouth"},
+    {"animation.gpu_id", NULL, 0, TACHY_OPT_INT, .max = 255, .group = "Animation",
+     .help = "number of the GPU that animates", .planned = ON_CPU},
+    {"animation.batch_size", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 256, .group = "Animation",
+     .help = "stands in for model.batch_size when animating", .over = "model.batch_size",
+     .planned = ON_CPU},
+    {"animation.inference_precision", NULL, 0, TACHY_OPT_ENUM, .values = "fp32|fp16|int8|mixed", .group = "Animation",
+     .help = "stands in for gpu.precision when animating",
+     .keys = TACHY_KEYS(TACHY_SWITCH("animation.use_half_precision", "fp16", "fp32")), .over = "gpu.precision",
+     .planned = ON_CPU},
+    {"animation.enable_tensorrt", NULL, 0, TACHY_OPT_BOOL, .group = "Animation",
+     .help = "animate with the provider tensorrt", .planned = ON_CPU},
     {0},
 };
 
