@@ -37,7 +37,7 @@ class Files(Case):
     def test_shown_in_the_printed_settings(self):
         (self.tmp / "g.yaml").write_text("animation: {gpu_id: 1}\n")
         out = run("config", "-c", "g.yaml", cwd=self.tmp).stdout
-        self.assertRegex(out, r"(?m)^  gpu_id: 1 +# g\.yaml:1; no effect yet: there is no")
+        self.assertRegex(out, r"(?m)^  gpu_id: 1 +# g\.yaml:1; no effect yet: tachy animate runs on")
         self.assertRegex(out, r"(?m)^  # auto_tune: +# not set; no effect yet$")
 
     def test_defaults_printed_and_read_back_are_silent(self):
