@@ -82,5 +82,5 @@ enum { TACHY_MOUTH_SIZE = 64 }; // pixels, square
 // plane of what is behind closed lips.
 void tachy_face_paint(const struct tachy_face *face, const struct tachy_face_placed *placed, const struct tachy_face_plane *plane,
                       const uint8_t mouth[TACHY_MOUTH_SIZE * TACHY_MOUTH_SIZE]);
-// What is behind closed lips: plane 0 luma, 1 and 2 chroma. `light`: luma of the skin around.
-void tachy_face_mouth(uint8_t mouth[3][TACHY_MOUTH_SIZE * TACHY_MOUTH_SIZE], int light);
+// What is behind closed lips: plane 0 luma, 1 and 2 chroma. `skin`: the same of the skin around.
+void tachy_face_mouth(uint8_t mouth[3][TACHY_MOUTH_SIZE * TACHY_MOUTH_SIZE], const int skin[3]);

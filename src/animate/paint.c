@@ -47,9 +47,10 @@ static void set_texture(struct shape *s, const struct tachy_mesh_corner *const c
     s->v = c[0]->v * t->scale_y + s->v_x * x + s->v_y * y - 0.5f;
 }
 
-// Whether it may cover a pixel. `front`: only if it is clockwise on the screen.
+// Whether it may cover a pixel. It must be clockwise on the screen: what is folded over is the back of the mesh, and its border
+// stays in place, so that the front covers all of it.
 static bool shape_of(struct shape *s, const struct tachy_mesh_corner *const c[3], const struct texture *t,
-                     const struct tachy_face_plane *plane, bool front)
+                     const struct tachy_face_plane *plane)
 {
     int64_t p[3][2];
     for (int k = 0; k < 3; k++) {
@@ -60,12 +61,10 @@ static bool shape_of(struct shape *s, const struct tachy_mesh_corner *const c[3]
         p[k][1] = (int64_t)rintf(y * TACHY_MESH_GRID);
     }
     int64_t area = (p[1][0] - p[0][0]) * (p[2][1] - p[0][1]) - (p[1][1] - p[0][1]) * (p[2][0] - p[0][0]);
-    if (area == 0 || (front && area < 0))
+    if (area <= 0)
         return false;
-    int second = area > 0 ? 1 : 2, third = 3 - second;
-    set_edge(&s->edge[0], p[0], p[second]);
-    set_edge(&s->edge[1], p[second], p[third]);
-    set_edge(&s->edge[2], p[third], p[0]);
+    for (int k = 0; k < 3; k++)
+        set_edge(&s->edge[k], p[k], p[(k + 1) % 3]);
     int64_t low[2], high[2];
     for (int i = 0; i < 2; i++) {
         low[i] = TACHY_MIN(TACHY_MIN(p[0][i], p[1][i]), p[2][i]);
@@ -133,7 +132,7 @@ void tachy_face_paint(const struct tachy_face *face, const struct tachy_face_pla
         const struct tachy_mesh_corner *c[3] = {&placed->corner[k[0]], &placed->corner[k[1]], &placed->corner[k[2]]};
         const struct texture *t = n >= face->mouth && n < face->eyes && !face->mouth_open ? &inside : &skin;
         struct shape s;
-        if (shape_of(&s, c, t, plane, n >= face->mouth && n < face->skin))
+        if (shape_of(&s, c, t, plane))
             paint(&s, t, plane);
     }
 }
@@ -145,17 +144,17 @@ static float step(float low, float high, float x)
 }
 
 // Dark, a row of teeth below the upper lip that rounds off to the sides, and a tongue.
-void tachy_face_mouth(uint8_t mouth[3][TACHY_MOUTH_SIZE * TACHY_MOUTH_SIZE], int light)
+void tachy_face_mouth(uint8_t mouth[3][TACHY_MOUTH_SIZE * TACHY_MOUTH_SIZE], const int skin[3])
 {
-    const float n = TACHY_MOUTH_SIZE, bright = (float)light;
+    const float n = TACHY_MOUTH_SIZE, bright = (float)skin[0];
     for (int y = 0; y < TACHY_MOUTH_SIZE; y++)
         for (int x = 0; x < TACHY_MOUTH_SIZE; x++) {
             float u = ((float)x + 0.5f) / n - 0.5f, v = ((float)y + 0.5f) / n, edge = 0.15f - 0.25f * u * u;
             float teeth = (1 - step(edge - 0.03f, edge + 0.02f, v)) * (1 - step(0.22f, 0.4f, fabsf(u))) * step(0, 0.05f, v);
             float tongue = step(0.2f, 0.5f, v) * (1 - step(0.15f, 0.4f, fabsf(u)));
             int at = y * TACHY_MOUTH_SIZE + x;
-            mouth[0][at] = (uint8_t)(24 + 0.12f * bright + teeth * 0.95f * bright + tongue * 0.18f * bright);
-            mouth[1][at] = (uint8_t)(124 + teeth);
-            mouth[2][at] = (uint8_t)(140 - teeth * 9 + tongue * 12);
+            mouth[0][at] = (uint8_t)(24 + 0.12f * bright + teeth * 0.75f * bright + tongue * 0.18f * bright);
+            mouth[1][at] = (uint8_t)(124 + teeth * (4 + 0.5f * (float)(skin[1] - 128)));
+            mouth[2][at] = (uint8_t)(139 + teeth * (0.4f * (float)(skin[2] - 128) - 11) + tongue * 12);
         }
 }

@@ -94,15 +94,16 @@ static int open_face(struct drive *d, struct tachy_stage *st, const char *file)
     return err;
 }
 
-// Luma of the cheeks.
-static int light_of(const struct drive *d)
+// Of the cheeks.
+static int sample_of(const struct drive *d, int plane)
 {
     static const int16_t cheeks[] = {50, 280, 205, 425, 117, 346};
+    const tachy_frame *f = d->portrait;
     int sum = 0;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(cheeks); i++) {
-        int x = TACHY_CLAMP((int)d->face.point[cheeks[i]][0], 0, d->portrait->width - 1);
-        int y = TACHY_CLAMP((int)d->face.point[cheeks[i]][1], 0, d->portrait->height - 1);
-        sum += d->portrait->data[0][y * d->portrait->stride[0] + x];
+        int x = TACHY_CLAMP((int)d->face.point[cheeks[i]][0], 0, f->width - 1) >> (plane > 0);
+        int y = TACHY_CLAMP((int)d->face.point[cheeks[i]][1], 0, f->height - 1) >> (plane > 0);
+        sum += f->data[plane][y * f->stride[plane] + x];
     }
     return sum / (int)TACHY_ARRAY_SIZE(cheeks);
 }
@@ -117,7 +118,7 @@ static int drive_open(struct tachy_stage *st, const tachy_settings *s)
     if (err == TACHY_OK)
         err = open_face(d, st, file);
     if (err == TACHY_OK)
-        tachy_face_mouth(d->mouth, light_of(d));
+        tachy_face_mouth(d->mouth, (const int[3]){sample_of(d, 0), sample_of(d, 1), sample_of(d, 2)});
     return err;
 }
 
