@@ -3,10 +3,8 @@
 // Rows that files of other tools have and nobody reads here. Those whose part is not built yet warn of what happens
 // instead. Those that have no use here say why with -v; a file that has them runs as it should.
 
-#define NO_ANIMATE "there is no tachy animate yet"
 #define ALWAYS_ASYNC "reading, work and writing always run side by side"
 #define READ_ONCE "a run reads each frame once; decoding again is a tenth of a run that encodes, and a second of 720p would take 35 MB"
-#define ANIMATE TACHY_VERB_TASK(15) // the task that is not there yet
 
 const struct tachy_option tachy_planned_options[] = {
     {"pipeline.stages.preprocess.cuda_streams", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 32, .group = "Input",
@@ -33,16 +31,5 @@ const struct tachy_option tachy_planned_options[] = {
     {"performance.auto_tune", NULL, 0, TACHY_OPT_BOOL, .group = "Performance", .verbs = TACHY_VERB_RUN,
      .help = "find the fastest settings for this machine first",
      .planned = "workers and threads follow from the number of cores"},
-    {"animation.gpu_id", NULL, 0, TACHY_OPT_INT, .max = 255, .group = "Animation", .verbs = ANIMATE,
-     .help = "number of the GPU that animates", .planned = NO_ANIMATE},
-    {"animation.batch_size", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 256, .group = "Animation",
-     .verbs = ANIMATE, .help = "stands in for model.batch_size when animating", .over = "model.batch_size",
-     .planned = NO_ANIMATE},
-    {"animation.inference_precision", NULL, 0, TACHY_OPT_ENUM, .values = "fp32|fp16|int8|mixed", .group = "Animation",
-     .verbs = ANIMATE, .help = "stands in for gpu.precision when animating",
-     .keys = TACHY_KEYS(TACHY_SWITCH("animation.use_half_precision", "fp16", "fp32")), .over = "gpu.precision",
-     .planned = NO_ANIMATE},
-    {"animation.enable_tensorrt", NULL, 0, TACHY_OPT_BOOL, .group = "Animation", .verbs = ANIMATE,
-     .help = "animate with the provider tensorrt", .planned = NO_ANIMATE},
     {0},
 };

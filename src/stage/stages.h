@@ -8,6 +8,9 @@
 extern const struct tachy_stage_ops tachy_stage_decode, tachy_stage_decode_cuda;
 // Faces or people with points and numbers of their own: sets the result's regions. Settings: tracking.*, model.*.
 extern const struct tachy_stage_ops tachy_stage_track, tachy_stage_track_cuda;
+// After track on the host: how a portrait moves with the first face, then the portrait in place of the frame. Settings:
+// animation.*.
+extern const struct tachy_stage_ops tachy_stage_drive, tachy_stage_animate;
 // The regions as a mask, for a composite (composite.h) that changes what lies in them.
 extern const struct tachy_stage_ops tachy_stage_cover;
 // The regions over the picture. Settings: draw.*; left out where every output is text.

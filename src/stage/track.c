@@ -16,7 +16,7 @@
 static const struct track_kind *kind_of(const tachy_task *t)
 {
     for (const struct track_kind *k = track_kinds; k->task; k++)
-        if (!strcmp(k->task, t->name))
+        if (!strcmp(k->task, t->name) || (k->also && !strcmp(k->also, t->name)))
             return k;
     return NULL;
 }
@@ -49,7 +49,7 @@ int track_open(struct tachy_stage *st, const tachy_settings *s, int (*open_net)(
     struct track *t = tachy_stage_priv(st);
     t->kind = kind_of(st->task);
     if (!t->kind)
-        return tachy_fail(st->task->log, TACHY_ERR_INVAL, "the stage track serves the tasks track and pose, not %s", st->task->name);
+        return tachy_fail(st->task->log, TACHY_ERR_INVAL, "the stage track does not serve the task %s", st->task->name);
     const struct tachy_net_params nets[TRACK_NETS] = {
         [TRACK_DETECTOR] = {.name = tachy_settings_str(s, "tracking.detector"), .task = "detect"},
         [TRACK_POINTS] = {.name = tachy_settings_str(s, "model.name"), .card = tachy_settings_str(s, "model.card"),
@@ -428,6 +428,39 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
         r.in = pieces[i].item->in;
         err[i] = track_frame(st, &r.base, &w->own, state, pieces[i].item);
     }
+}
+
+// Seen again and again, long after the time before: the crop follows from the points, which the filter then leaves.
+static int look_again(struct tachy_stage *st, void *worker, tachy_frame *picture, struct tachy_regions *found)
+{
+    struct tachy_item item = {.in = picture, .priv = calloc(1, st->item_at + st->ops->item_size)};
+    const struct tachy_piece piece = {&item, 0};
+    struct track *t = tachy_stage_priv(st);
+    struct track_state state = {0};
+    int err = item.priv ? TACHY_OK : TACHY_ERR_NOMEM;
+    t->tick = 100;
+    for (int i = 0; i < 4 && err == TACHY_OK; i++) {
+        run(st, worker, &state, &piece, 1, &err);
+        state.time -= t->tick;
+    }
+    if (err == TACHY_OK)
+        err = tachy_regions_copy(found, item.result.regions, item.result.nb_regions);
+    tachy_follow_free(&state.follow);
+    if (item.priv)
+        track_item_close(tachy_stage_item(st, &item));
+    free(item.priv);
+    return err;
+}
+
+int track_still(struct tachy_stage *st, tachy_frame *picture, struct tachy_regions *found)
+{
+    void *worker;
+    int err = worker_open(st, 0, &worker);
+    if (err < 0)
+        return err;
+    err = look_again(st, worker, picture, found);
+    worker_close(worker);
+    return err;
 }
 
 const struct tachy_stage_ops tachy_stage_track = {

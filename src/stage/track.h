@@ -17,6 +17,7 @@ struct track_angle {
 // What differs between the tasks that follow something.
 struct track_kind {
     const char *task;   // name of the task, and that of its points' card
+    const char *also;   // another task that follows the same things, or NULL
     const char *things; // for people to read
     struct tachy_crop detected, followed; // see struct tachy_follow_params
     int told;
@@ -81,6 +82,10 @@ void track_own_free(struct track_own *own);
 // Follows the things into the item's frame and sets the regions of its result. `state`: NULL: there is no stream.
 int track_frame(struct tachy_stage *st, struct track_runner *r, struct track_own *own, struct track_state *state,
                 struct tachy_item *item);
+
+// The faces of a picture that is no frame of the stream, in `found`, whose memory is the caller's. On the host; `st` is
+// opened and not started yet.
+int track_still(struct tachy_stage *st, tachy_frame *picture, struct tachy_regions *found);
 
 // See struct tachy_stage_ops.
 int track_state_open(struct tachy_stage *st, void **state);

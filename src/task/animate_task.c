@@ -1,0 +1,38 @@
+#include "stage/stages.h"
+#include "stage/track.h"
+#include "task/task.h"
+
+static const struct tachy_task_stage stages[] = {
+    {&tachy_stage_track, NULL},
+    {&tachy_stage_drive, NULL},
+    {&tachy_stage_animate, NULL},
+    {0},
+};
+
+static const struct tachy_example examples[] = {
+    {"tachy animate --image portrait.jpg talk.mp4", "writes talk.animate.mp4: the portrait talks"},
+    {"tachy animate --image portrait.jpg -i /dev/video0 -o window", "live, from a camera to a window"},
+    {0},
+};
+
+static int check(const tachy_settings *s, const struct tachy_log *log)
+{
+    if (!tachy_settings_str(s, "animation.image"))
+        return tachy_fail(log, TACHY_ERR_INVAL, "animate: which picture is to move? Name it with --image FILE");
+    return TACHY_OK;
+}
+
+const struct tachy_task_ops tachy_task_animate = {
+    .info =
+        {
+            .name = "animate",
+            .summary = "move a portrait as a face in a video does",
+            .details = "Follows the face in the input and moves the face of a still picture as it does: head, brows, eyes and "
+                       "mouth. The face of the first frame with one is taken as at rest (docs/animate.md).",
+            .examples = examples,
+        },
+    .shared = tachy_track_options,
+    .stages = stages,
+    .host = true,
+    .check = check,
+};

@@ -1,0 +1,92 @@
+"""tachy animate: the portrait moves as its driver, outside of the mesh it stays, and what it refuses."""
+import json
+import subprocess
+
+import cv2
+import numpy as np
+
+import common
+from common import DEPS, ffprobe, models, run
+
+FACE = DEPS / "media" / "astronaut.png"
+
+
+def head():
+    picture = cv2.imread(str(FACE))[20:200, 135:315]
+    return cv2.resize(picture, (300, 300), interpolation=cv2.INTER_AREA)
+
+
+class Animate(common.Case):
+    @classmethod
+    def setUpClass(cls):
+        models("face", "face-mesh")
+
+    def driver(self, angles):
+        """A head that leans to the side."""
+        path, frames = self.tmp / "driver.mkv", []
+        for a in angles:
+            turn = cv2.getRotationMatrix2D((150, 150), -a, 1)
+            frame = np.full((360, 480, 3), 90, np.uint8)
+            frame[30:330, 90:390] = cv2.warpAffine(head(), turn, (300, 300), borderMode=cv2.BORDER_REPLICATE)
+            frames.append(frame)
+        subprocess.run(["ffmpeg", "-v", "error", "-y", "-f", "rawvideo", "-pix_fmt", "bgr24", "-s", "480x360", "-r", "25", "-i", "-",
+                        "-c:v", "libx264rgb", "-qp", "0", str(path)], input=b"".join(f.tobytes() for f in frames), check=True)
+        return path
+
+    def portrait(self):
+        path = self.tmp / "portrait.png"
+        picture = np.full((700, 900, 3), 60, np.uint8)
+        picture[200:500, 300:600] = head()
+        cv2.imwrite(str(path), picture)
+        return path
+
+    def leans(self, clip):
+        run("track", "--no-smoothing", clip, "-o", self.tmp / "p.jsonl", "-y")
+        found = []
+        for line in (self.tmp / "p.jsonl").read_text().splitlines():
+            p = np.array(json.loads(line)["regions"][0]["points"])
+            found.append(np.degrees(np.arctan2(p[263, 1] - p[33, 1], p[263, 0] - p[33, 0])))
+        return np.array(found) - found[0]
+
+    def test_portrait_leans_as_its_driver(self):
+        angles = [*range(0, 16, 2), *range(16, -16, -2)]
+        driver, out = self.driver(angles), self.tmp / "out.mkv"
+        run("animate", "--no-smoothing", "--image", self.portrait(), driver, "-o", out, "-y", "-c:v", "ffv1")
+        video = ffprobe(out)["streams"][0]
+        self.assertEqual((video["width"], video["height"]), (900, 700))
+        a, b = self.leans(driver), self.leans(out)
+        self.assertEqual(len(b), len(angles))
+        self.assertGreater(np.corrcoef(a, b)[0, 1], 0.98)
+        self.assertAlmostEqual(np.polyfit(a, b, 1)[0], 1, delta=0.2)
+
+    def test_background_stays(self):
+        out = self.tmp / "out.mkv"
+        run("animate", "--image", self.portrait(), self.driver([0, 5, 10]), "-o", out, "-y", "-c:v", "ffv1")
+        frames, video = [], cv2.VideoCapture(str(out))
+        while True:
+            ok, frame = video.read()
+            if not ok:
+                break
+            frames.append(frame)
+        self.assertEqual(len(frames), 3)
+        self.assertTrue((frames[0][:, :80] == frames[2][:, :80]).all())
+        self.assertTrue((frames[0][300:400, 400:500] != frames[2][300:400, 400:500]).any())
+
+    def test_portraits_that_cannot_be_used(self):
+        driver, out = self.driver([0]), self.tmp / "out.mkv"
+        for name, picture in (("plain.png", np.full((300, 300, 3), 120, np.uint8)), ("one.png", np.zeros((1, 1, 3), np.uint8))):
+            cv2.imwrite(str(self.tmp / name), picture)
+            p = run("animate", "--image", self.tmp / name, driver, "-o", out, check=False)
+            self.assertEqual(p.returncode, 1)
+            self.assertIn("shows no face", p.stderr)
+            self.assertFalse(out.exists())
+        p = run("animate", driver, "-o", out, check=False)
+        self.assertEqual(p.returncode, 2)
+        self.assertIn("--image FILE", p.stderr)
+
+
+if __name__ == "__main__":
+    if not FACE.exists():
+        print("skipped: the test media are not here (tools/setup --tests)")
+        raise SystemExit(77)
+    common.main()

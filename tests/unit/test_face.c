@@ -1,0 +1,109 @@
+#include "test.h"
+
+#include "animate/face.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t seed = 1;
+static float any(float low, float high)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return low + (high - low) * (float)(seed >> 8) / 16777216.f;
+}
+
+// Points of no real face: what is checked holds for any.
+static void scatter(tachy_face_points p)
+{
+    for (int i = 0; i < TACHY_FACE_POINTS; i++) {
+        p[i][0] = any(60, 140);
+        p[i][1] = any(50, 150);
+        p[i][2] = any(-30, 30);
+    }
+}
+
+// Turned about the upright axis, scaled and shifted.
+static void turn(const tachy_face_points p, float angle, float scale, float x, tachy_face_points to)
+{
+    for (int i = 0; i < TACHY_FACE_POINTS; i++) {
+        to[i][0] = scale * (cosf(angle) * p[i][0] + sinf(angle) * p[i][2]) + x;
+        to[i][1] = scale * p[i][1];
+        to[i][2] = scale * (cosf(angle) * p[i][2] - sinf(angle) * p[i][0]);
+    }
+}
+
+static void a_head_pose_is_found(void)
+{
+    tachy_face_points a, b;
+    struct tachy_face_fit fit;
+    scatter(a);
+    for (float angle = -0.6f; angle < 0.7f; angle += 0.3f) {
+        turn(a, angle, 1.3f, 20, b);
+        tachy_face_fit(&fit, a, b);
+        CHECK(fabs(fit.scale - 1.3) < 1e-4);
+        CHECK(fabs(fit.turn[0][2] - sin(angle)) < 1e-4);
+        CHECK(fabs(fit.turn[1][1] - 1) < 1e-4);
+    }
+}
+
+static void motion_is_told_apart(void)
+{
+    static struct tachy_face face;
+    static struct tachy_face_motion m;
+    tachy_face_points rest, now;
+    const struct tachy_face_strength all = {1, 1}, no_pose = {0, 1};
+    scatter(rest);
+    CHECK_INT(tachy_face_open(&face, rest), TACHY_OK);
+    turn(rest, 0.3f, 1, 0, now);
+    tachy_face_drive(&face, rest, now, &all, &m);
+    CHECK(fabsf(m.turn[1] - 0.3f) < 1e-3f && fabsf(m.turn[0]) < 1e-3f && fabsf(m.grow) < 1e-3f);
+    for (int i = 0; i < TACHY_FACE_POINTS; i++)
+        CHECK(fabsf(m.offset[i][0]) < 0.01f && fabsf(m.offset[i][1]) < 0.01f);
+    now[17][1] += 5; // below the lips
+    tachy_face_drive(&face, rest, now, &no_pose, &m);
+    CHECK(m.turn[1] == 0 && m.offset[17][1] > 2);
+    turn(rest, 1.2f, 3, 500, now);
+    tachy_face_drive(&face, rest, now, &all, &m);
+    CHECK(fabsf(m.turn[1]) < 0.62f && m.grow < 0.36f && fabsf(m.shift[0]) <= 0.61f * face.radius);
+    tachy_face_ease(&m, 1);
+    CHECK(m.turn[1] == 0 && m.grow == 0 && m.shift[0] == 0 && m.offset[17][1] == 0);
+}
+
+static void a_face_without_extent_is_none(void)
+{
+    static struct tachy_face face;
+    tachy_face_points p;
+    memset(p, 0, sizeof(p));
+    CHECK_INT(tachy_face_open(&face, p), TACHY_ERR_INVAL);
+}
+
+enum { W = 200, H = 200 };
+
+static void at_rest_the_picture_stays(void)
+{
+    static struct tachy_face face;
+    static struct tachy_face_motion m;
+    static struct tachy_face_placed placed;
+    static uint8_t from[W * H], to[W * H], mouth[TACHY_MOUTH_SIZE * TACHY_MOUTH_SIZE];
+    tachy_face_points p;
+    scatter(p);
+    p[13][1] = 80;
+    p[14][1] = 180; // open: the picture's own mouth is used
+    CHECK_INT(tachy_face_open(&face, p), TACHY_OK);
+    for (int i = 0; i < W * H; i++)
+        from[i] = (uint8_t)(i % W + i / W / 4);
+    memset(to, 255, sizeof(to));
+    tachy_face_place(&face, &m, &placed);
+    const struct tachy_face_plane plane = {from, to, W, W, W, H, 1, 1};
+    tachy_face_paint(&face, &placed, &plane, mouth);
+    int painted = 0;
+    for (int i = 0; i < W * H; i++) {
+        painted += to[i] != 255;
+        CHECK(to[i] == 255 || abs(to[i] - from[i]) <= 1);
+    }
+    CHECK(painted > 1000);
+}
+
+TEST_MAIN(TEST_CASE(a_head_pose_is_found), TEST_CASE(motion_is_told_apart), TEST_CASE(a_face_without_extent_is_none),
+          TEST_CASE(at_rest_the_picture_stays))
