@@ -11,6 +11,7 @@
 #include "cuda/draw.h"
 #include "cuda/edges.h"
 #include "cuda/feather.h"
+#include "cuda/front.h"
 #include "cuda/grid_sample.h"
 #include "cuda/grow.h"
 #include "cuda/histogram.h"
