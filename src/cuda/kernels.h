@@ -17,7 +17,6 @@
 #include "cuda/histogram.h"
 #include "cuda/luma.h"
 #include "cuda/mesh.h"
-#include "cuda/morph.h"
 #include "cuda/nms.h"
 #include "cuda/preprocess.h"
 #include "cuda/prob.h"
