@@ -82,13 +82,14 @@ template <typename T> __global__ void __launch_bounds__(THREADS) blend(const __g
     if (s >= n || y >= p.height)
         return;
     T own[EACH], other[EACH] = {};
-    load4(own, at<const T>(f.in, y * p.in_stride), s, n);
+    load4(own, at<const T>(p.beside ? f.in : f.front, y * (p.beside ? p.in_stride : p.front_stride)), s, n);
     if (p.other == TACHY_CUDA_LAYER_PICTURE)
         load4(other, at<const T>(f.other, y * p.other_stride), s, n);
     T *row = at<T>(f.out, y * p.out_stride);
     if (p.beside) {
         store4(own, row, s, n);
         row += n;
+        load4(own, at<const T>(f.front, y * p.front_stride), s, n);
     }
     for (int i = 0; i < EACH; i++) {
         int x = min((s + i) / p.comps, p.width - 1), c = (s + i) % p.comps;

@@ -6,12 +6,13 @@
 // alpha. The bits of ref_blend.c and, of a blurred layer, of postprocess/blur.c.
 struct tachy_cuda_blend_frame {
     cuda_address in, other, out; // the plane
+    cuda_address front;          // what alpha 255 shows; `in` itself where nothing replaces it
     cuda_address alpha;          // bytes, at the frame's size, already scaled
     cuda_address blurred;        // as of struct tachy_cuda_composite_frame
 };
 struct tachy_cuda_blend {
     struct tachy_cuda_blend_frame frame[TACHY_CUDA_COMPOSITE_FRAMES];
-    int64_t in_stride, other_stride, out_stride, alpha_stride; // bytes
+    int64_t in_stride, front_stride, other_stride, out_stride, alpha_stride; // bytes
     int count, width, height;     // positions of the plane
     int comps, bytes, shift;      // samples of a position, 1..4; bytes of one, 1 or 2; where ten bits lie in two
     int narrow, low;              // log2 of the frame's columns and rows under a position, 0 or 1

@@ -50,6 +50,7 @@ void tachy_composite_cuda_close(tachy_composite_cuda **pc)
     tachy_memory_give(c->memory, &c->luma);
     tachy_memory_give(c->memory, &c->turn);
     tachy_memory_give(c->memory, &c->cells);
+    tachy_memory_give(c->memory, &c->front);
     tachy_buf_free(&c->host);
     free(c);
 }
@@ -426,7 +427,8 @@ static int run_alpha(struct tachy_composite_cuda *c, const item *it, int n)
     size_t stride = TACHY_ALIGN((size_t)f->width, 16u);
     bool own_plane = k.to == TACHY_CUDA_YUVA420P; // its plane 3 is alpha as it is
     int err = own_plane ? TACHY_OK : tachy_composite_cuda_need(c, &c->scratch, stride * (size_t)f->height * (size_t)n);
-    if (err < 0)
+    struct tachy_composite_cuda_front front;
+    if (err < 0 || (err = tachy_composite_cuda_front_place(c, it, n, &front)) < 0)
         return err;
     cuda_address alpha[BATCH];
     for (int i = 0; i < n; i++) {
@@ -436,16 +438,17 @@ static int run_alpha(struct tachy_composite_cuda *c, const item *it, int n)
         for (int p = 0; p < 4; p++) {
             k.frame[i].out[p] = tachy_cu_address(it[i].data[p]);
             if (p < 3)
-                k.frame[i].in[p] = tachy_cu_address(it[i].in->data[p]);
+                k.frame[i].in[p] = tachy_cu_address(front.frame[i].data[p]);
         }
     }
     for (int p = 0; p < 4; p++) {
         k.out_stride[p] = it[0].stride[p];
         if (p < 3)
-            k.in_stride[p] = f->stride[p];
+            k.in_stride[p] = front.frame[0].stride[p];
     }
     k.alpha_stride = own_plane ? it[0].stride[3] : (int64_t)stride;
-    if ((err = tachy_composite_cuda_alpha(c, it, n, 255, alpha, k.alpha_stride)) < 0)
+    if ((err = tachy_composite_cuda_alpha(c, it, n, 255, alpha, k.alpha_stride)) < 0 ||
+        (err = tachy_composite_cuda_front(c, it, n, &front, alpha, k.alpha_stride)) < 0)
         return err;
     return tachy_composite_cuda_launched(c, c->kernels->alpha_out(&k, c->stream));
 }
@@ -477,7 +480,7 @@ static int run_blend(struct tachy_composite_cuda *c, const item *it, int n)
 int tachy_composite_cuda_run(tachy_composite_cuda *c, const struct tachy_composite_cuda_item items[], int n,
                              cuda_stream stream)
 {
-    bool shapes = tachy_composite_cuda_shapes(c);
+    bool shapes = tachy_composite_cuda_shapes(c) || tachy_composite_cuda_fronts(c);
     c->stream = stream;
     for (int i = 0, last; i < n; i = last) {
         int err = check_item(c, &items[i]);

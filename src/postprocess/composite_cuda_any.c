@@ -70,7 +70,7 @@ static int blur(struct tachy_composite_cuda *c, const item *it, int n, const str
 }
 
 // One plane of the batch. `layers`: has the tables of a blur.
-static int blend(struct tachy_composite_cuda *c, const item *it, int n, int plane,
+static int blend(struct tachy_composite_cuda *c, const item *it, int n, const struct tachy_composite_cuda_front *front, int plane,
                  const struct tachy_cuda_composite *layers, struct tachy_cuda_blend *k)
 {
     const tachy_frame *f = it[0].in;
@@ -97,9 +97,10 @@ static int blend(struct tachy_composite_cuda *c, const item *it, int n, int plan
     }
     bool chroma = plane > 0 && plane < 3 && d->chroma_shift_x;
     k->blur_across = layers->blur_across[chroma], k->blur_down = layers->blur_down[chroma];
-    k->in_stride = f->stride[plane], k->out_stride = it[0].stride[plane];
+    k->in_stride = f->stride[plane], k->front_stride = front->frame[0].stride[plane], k->out_stride = it[0].stride[plane];
     for (int i = 0; i < n; i++) {
         k->frame[i].in = tachy_cu_address(it[i].in->data[plane]);
+        k->frame[i].front = tachy_cu_address(front->frame[i].data[plane]);
         k->frame[i].out = tachy_cu_address(it[i].data[plane]);
         if (mode == TACHY_MODE_REPLACE) {
             k->other_stride = it[0].background->stride[plane];
@@ -120,8 +121,9 @@ int tachy_composite_cuda_any(struct tachy_composite_cuda *c, const item *it, int
                                  .frame_height = f->height, .blur_stride = s.stride, .blur_h = s.b.sh};
     cuda_address alpha[BATCH];
     size_t each = blurs ? s.all : s.alpha;
+    struct tachy_composite_cuda_front front;
     int err = tachy_composite_cuda_need(c, &c->scratch, each * (size_t)n);
-    if (err < 0)
+    if (err < 0 || (err = tachy_composite_cuda_front_place(c, it, n, &front)) < 0)
         return err;
     k.alpha_stride = (int64_t)TACHY_ALIGN((size_t)f->width, 16u);
     for (int i = 0; i < n; i++) {
@@ -130,12 +132,14 @@ int tachy_composite_cuda_any(struct tachy_composite_cuda *c, const item *it, int
     }
     int strength = c->params.mode == TACHY_MODE_OVERLAY ? (int)(c->params.color & 255) : 255;
     err = tachy_composite_cuda_alpha(c, it, n, strength, alpha, k.alpha_stride);
+    if (err == TACHY_OK)
+        err = tachy_composite_cuda_front(c, it, n, &front, alpha, k.alpha_stride);
     if (err == TACHY_OK && blurs)
         err = tachy_composite_cuda_blur_tables(c, &s, &layers);
     if (err == TACHY_OK && blurs)
         err = blur(c, it, n, &s, alpha, k.alpha_stride);
     for (int plane = 0; plane < d->planes && err == TACHY_OK; plane++)
-        err = blend(c, it, n, plane, &layers, &k);
+        err = blend(c, it, n, &front, plane, &layers, &k);
     return err;
 }
 
@@ -169,7 +173,8 @@ int tachy_composite_cuda_any_alpha(struct tachy_composite_cuda *c, const item *i
     bool own_plane = k.to == TACHY_CUDA_YUVA420P; // its plane 3 is alpha as it is
     size_t stride = TACHY_ALIGN((size_t)f->width, 16u), size = stride * (size_t)f->height;
     int err = own_plane ? TACHY_OK : tachy_composite_cuda_need(c, &c->scratch, size * (size_t)n);
-    if (err < 0)
+    struct tachy_composite_cuda_front front;
+    if (err < 0 || (err = tachy_composite_cuda_front_place(c, it, n, &front)) < 0)
         return err;
     cuda_address alpha[BATCH];
     k.count = n;
@@ -185,11 +190,13 @@ int tachy_composite_cuda_any_alpha(struct tachy_composite_cuda *c, const item *i
             o->out[p] = tachy_cu_address(it[i].data[p]);
         for (int comp = 0; comp < 3; comp++) {
             int sample, plane = tachy_composite_cuda_place(f->format, comp, &sample);
-            o->in[comp] = tachy_cu_address(it[i].in->data[plane]) + (cuda_address)(sample * k.bytes);
-            k.in_stride[comp] = f->stride[plane];
+            o->in[comp] = tachy_cu_address(front.frame[i].data[plane]) + (cuda_address)(sample * k.bytes);
+            k.in_stride[comp] = front.frame[0].stride[plane];
             k.step[comp] = tachy_pix_desc(f->format)->components[plane];
         }
     }
     err = tachy_composite_cuda_alpha(c, it, n, 255, alpha, k.alpha_stride);
+    if (err == TACHY_OK)
+        err = tachy_composite_cuda_front(c, it, n, &front, alpha, k.alpha_stride);
     return err < 0 ? err : tachy_composite_cuda_launched(c, c->kernels->alpha_any(&k, c->stream));
 }

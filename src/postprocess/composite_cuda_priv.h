@@ -36,6 +36,7 @@ struct tachy_composite_cuda {
     struct tachy_block scratch; // alpha and blur of a batch
     struct tachy_block luma;    // the same, of R'G'B' that is refined
     struct tachy_block turn;    // the same, of alpha whose edge is moved
+    struct tachy_block front;   // the same, of frames with people's own colours
     struct tachy_block cells;   // the same, of edges that are solved for
     bool natural;
     cuda_stream stream;         // of this call
@@ -82,6 +83,17 @@ int tachy_composite_cuda_any(struct tachy_composite_cuda *c, const item *it, int
 int tachy_composite_cuda_any_alpha(struct tachy_composite_cuda *c, const item *it, int n);
 // Where a component lies: its plane, and its place among the samples of a position there.
 int tachy_composite_cuda_place(enum tachy_pix f, int component, int *sample);
+// composite_cuda_front.c: frames with people's own colours, where the parameters ask for them.
+struct tachy_composite_cuda_front {
+    tachy_frame frame[BATCH]; // that are shown
+    cuda_address scratch[BATCH];
+};
+bool tachy_composite_cuda_fronts(const struct tachy_composite_cuda *c);
+// Sets *s, with addresses of what is to be made; else the items' own frames. TACHY_ERR_NOMEM.
+int tachy_composite_cuda_front_place(struct tachy_composite_cuda *c, const item *it, int n, struct tachy_composite_cuda_front *s);
+// Makes them, with the frames' alpha.
+int tachy_composite_cuda_front(struct tachy_composite_cuda *c, const item *it, int n, const struct tachy_composite_cuda_front *s,
+                               const cuda_address alpha[], int64_t stride);
 // The luma that refinement looks at, of frames of R'G'B'.
 struct tachy_composite_cuda_luma {
     cuda_address at[BATCH];

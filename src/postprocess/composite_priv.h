@@ -99,6 +99,8 @@ int tachy_front_make(struct tachy_front *f, const tachy_frame *in, uint8_t *alph
 const uint8_t *tachy_front_alpha(struct tachy_front *f, int plane, int y, const uint8_t *alpha, ptrdiff_t stride);
 // Takes the screen's hue out of the colours of f->frame, most of all next to its edge. TACHY_ERR_NOMEM.
 int tachy_despill(struct tachy_front *f, const struct tachy_ycbcr *screen, const uint8_t *alpha, ptrdiff_t stride);
+// How far inside the edge that ends, in cells of 4 pixels.
+float tachy_despill_depth(int height);
 void tachy_front_free(struct tachy_front *f);
 
 // Code value = v * scale + offset for v of 0..1 (luma, RGB) or -0.5..0.5 (chroma).

@@ -130,12 +130,14 @@ static void shares(float *to, const uint16_t *near, int w, int h, float row, flo
     to[w] = to[w - 1];
 }
 
+float tachy_despill_depth(int height) { return TACHY_MAX(DEPTH * (float)height / CELL, 1); }
+
 int tachy_despill(struct tachy_front *f, const struct tachy_ycbcr *screen, const uint8_t *alpha, ptrdiff_t stride)
 {
     const tachy_frame *in = &f->frame;
     int w = (in->width + CELL - 1) / CELL, h = (in->height + CELL - 1) / CELL;
     size_t n = (size_t)w * (size_t)h;
-    float length = hypotf(screen->u, screen->v), depth = TACHY_MAX(DEPTH * (float)in->height / CELL, 1);
+    float length = hypotf(screen->u, screen->v), depth = tachy_despill_depth(in->height);
     if (length == 0 || (!f->d->rgb && f->d->planes == 1)) // grey has no hue
         return TACHY_OK;
     if (!tachy_buf_need(&f->near, ((size_t)w + 1) * sizeof(float) + n * sizeof(uint16_t)))

@@ -105,8 +105,8 @@ INLINE void pass(const struct level *l)
 {
     struct run r;
     float before[6];
-    for (int y = 0; y < l->h; y++)
-        for (int x = 0; x < l->w; x += SPAN) {
+    for (int k = 0; k < l->h; k++)
+        for (int x = 0, y = tachy_ref_foreground_row(k, l->h); x < l->w; x += SPAN) {
             size_t row = (size_t)y * (size_t)l->w, at = row + (size_t)x;
             size_t up = y ? at - (size_t)l->w : at, down = y < l->h - 1 ? at + (size_t)l->w : at;
             r.n = TACHY_MIN(SPAN, l->w - x);

@@ -71,7 +71,8 @@ static int pass(struct level *l)
     double *own = malloc(6 * w * sizeof(double));
     if (!own)
         return TACHY_ERR_NOMEM;
-    for (int y = 0; y < l->h; y++) {
+    for (int k = 0; k < l->h; k++) {
+        int y = tachy_ref_foreground_row(k, l->h);
         for (size_t c = 0; c < 6; c++)
             memcpy(own + c * w, l->colour[c] + (size_t)y * w, w * sizeof(double));
         for (int x = 0; x < l->w; x++)

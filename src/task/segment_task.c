@@ -23,11 +23,10 @@ static const struct tachy_option options[] = {
      .help = "width of the soft edge around the threshold, in probability; 0: a hard edge"},
     {"segment.foreground", "foreground", 0, TACHY_OPT_BOOL, "no", .group = "Segment",
      .help = "soft edges show people's own colours, estimated, instead of what the picture mixes in from behind them; "
-             "those that a network gives are shown unless this is no; modes cutout, blur, replace, side-by-side and alpha; on "
-             "the CPU"},
+             "those that a network gives are shown unless this is no; modes cutout, blur, replace, side-by-side and alpha"},
     {"segment.despill", "despill", 0, TACHY_OPT_ENUM, "off", .values = "off|green|blue|auto", .group = "Segment",
      .help = "take the light of a green or blue screen, or with auto of the screen that --key finds, out of people's colours "
-             "around their edge; modes as of --foreground; on the CPU"},
+             "around their edge; modes as of --foreground"},
     {"segment.smooth", "smooth", 0, TACHY_OPT_FLOAT, "0", .max = 1, .bare = "0.7", .group = "Segment",
      .help = "calm the mask over time; 0: not at all, 1: most"},
     {"segment.look_ahead", "look-ahead", 0, TACHY_OPT_INT, "0", .max = 15, .arg = "FRAMES", .group = "Segment",
@@ -108,8 +107,7 @@ static const char *shown_as(const tachy_settings *s, const char *path, char *buf
 static int check_device(const tachy_settings *s, const struct tachy_log *log)
 {
     static const char *const host[] = {"segment.garbage_matte", "segment.key",     "segment.plate",      "segment.person",
-                                       "segment.foreground",    "segment.focus",   "segment.despill",    "segment.despeckle",
-                                       "segment.look_ahead",    "segment.keep"};
+                                       "segment.focus",         "segment.despeckle", "segment.look_ahead", "segment.keep"};
     char shown[64];
     if (strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
         return TACHY_OK;

@@ -12,7 +12,8 @@
 #include <string.h>
 
 // The composite on the GPU: every byte of the output, and the count of pixels, as the CPU's "c" version
-// has them. Alpha that is solved for takes sums in another order: it is looked at in mode mask, and may be off by APART.
+// has them. Alpha that is solved for takes sums in another order: it is looked at in mode mask, and may be off by APART. So may colours that are
+// estimated or cleaned: their products are fused.
 
 static const enum tachy_pix formats[] = {TACHY_PIX_NV12,      TACHY_PIX_P010,    TACHY_PIX_YUV420P,
                                          TACHY_PIX_YUV420P10, TACHY_PIX_YUV444P, TACHY_PIX_YUV444P10,
@@ -134,19 +135,33 @@ static void solve(struct check *c, struct job *j, struct tachy_refine fit[TACHY_
     tachy_edges_free(&e);
 }
 
+// How far a byte, or the sample of two that it ends, is from the CPU's.
+static int distance(const struct tachy_pix_desc *d, const uint8_t *got, const uint8_t *want, size_t at, size_t first)
+{
+    uint16_t a, b;
+    if (d->bytes == 1)
+        return abs(got[at] - want[at]);
+    if ((at - first) % 2 == 0)
+        return 0;
+    memcpy(&a, got + at - 1, 2), memcpy(&b, want + at - 1, 2);
+    return abs((a >> d->shift) - (b >> d->shift));
+}
+
 // The first byte of a plane that is not the CPU's, or its size.
-static size_t differs(struct check *c, struct job *j, int plane, int apart)
+static size_t differs(struct check *c, struct job *j, int plane, int apart, bool solved)
 {
     size_t n = j->out.host.size[plane], at = 0, inside = 0;
     const uint8_t *want = j->out.host.memory[plane];
     uint8_t *got = malloc(n);
     check_gpu_get(c, got, j->out.memory[plane], n);
-    while (at < n && abs(got[at] - want[at]) <= apart)
+    size_t first = (size_t)(j->out.host.f.data[plane] - want) % 2;
+    const struct tachy_pix_desc *d = tachy_pix_desc(j->out.host.f.format);
+    while (at < n && (apart ? distance(d, got, want, at, first) <= apart : got[at] == want[at]))
         at++;
-    for (int y = 0; apart && y < j->out.host.f.height; y++) // what is counted is what is there
+    for (int y = 0; solved && y < j->out.host.f.height; y++) // what is counted is what is there
         for (int x = 0; x < j->out.host.f.width; x++)
             inside += got[(j->out.host.f.data[0] - want) + y * j->out.host.f.stride[0] + x] >> 7;
-    if (apart)
+    if (solved)
         j->result.coverage = (float)inside / (float)(j->in.host.f.width * j->in.host.f.height);
     free(got);
     return at;
@@ -174,9 +189,10 @@ static void compare(struct check *c, struct job *j, const struct tachy_composite
     for (int i = 0; i < TACHY_MAX_EYES; i++)
         free(solved[i].a);
     for (int i = 0; i < 4 && j->out.memory[i]; i++) {
-        size_t at = differs(c, j, i, edges == SOLVED ? APART : 0);
-        check_case(c, at == j->out.host.size[i], "mode %d%s %s -> %s %dx%d, grown by %g, %d eyes: plane %d differs at byte %zu",
+        size_t at = differs(c, j, i, edges == SOLVED || p->foreground || p->despill ? APART : 0, edges == SOLVED);
+        check_case(c, at == j->out.host.size[i], "mode %d%s%s%s %s -> %s %dx%d, grown by %g, %d eyes: plane %d differs at byte %zu",
                    p->mode, edges == SOLVED ? " solved" : edges == GUIDED ? " refined" : "",
+                   p->foreground ? " foreground" : "", p->despill ? " despill" : "",
                    tachy_pix_desc(j->in.host.f.format)->name, tachy_pix_desc(o->format)->name, j->in.host.f.width,
                    j->in.host.f.height, p->grow, j->result.eyes, i, at);
     }
@@ -265,6 +281,8 @@ static void one(struct check *c, struct tachy_memory *m, bool real)
     }
     if (p.grow != 0 || edges == SOLVED) // the only one that has a form
         p.mask_format = TACHY_PIX_GRAY8;
+    p.foreground = check_range(c, 0, 3) == 0;
+    p.despill = check_range(c, 0, 3) ? TACHY_SPILL_OFF : check_range(c, 0, 1) ? TACHY_SPILL_GREEN : TACHY_SPILL_BLUE;
     struct tachy_color color = {.matrix = (uint8_t)check_range(c, 0, 9), .range = (uint8_t)check_range(c, 0, 2),
                                 .chroma_loc = (uint8_t)check_range(c, 0, 4)};
     int n = check_range(c, 0, 5) ? check_range(c, 1, 2) : MOST;
@@ -322,6 +340,8 @@ struct bench {
     enum { ROUND, NOISE, PERSON } mask; // PERSON: 255 all over
     enum edges edges;
     float grow;
+    bool foreground;
+    enum tachy_spill despill;
 };
 
 static double picture_bytes(enum tachy_pix format, int w, int h)
@@ -344,7 +364,8 @@ static void bench(struct check *c, struct tachy_memory *m, const struct bench *b
     float *slope = calloc(SIDE * SIDE, sizeof(float));
     struct timed t = {.c = c, .n = b->n};
     struct tachy_composite_cuda_params p = {{.mode = b->mode, .color = 0x00ff0080, .threshold = 0.5f, .feather = 0.2f,
-                                             .alpha_format = TACHY_PIX_YUVA420P, .grow = b->grow}, m, c->gpu->cu, TACHY_DEVICE,
+                                             .alpha_format = TACHY_PIX_YUVA420P, .grow = b->grow, .foreground = b->foreground,
+                                             .despill = b->despill}, m, c->gpu->cu, TACHY_DEVICE,
                                             b->edges == SOLVED};
     struct tachy_video_info info = {.format = b->format, .width = b->w, .height = b->h}, want;
     tachy_composite_output(&p.composite, &info, &want);
@@ -388,27 +409,30 @@ static void bench(struct check *c, struct tachy_memory *m, const struct bench *b
 static void benches(struct check *c, struct tachy_memory *m)
 {
     static const struct bench all[] = {
-        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
-        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 1, ROUND, UPSAMPLED, 0},
-        {"cutout, all person", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, PERSON, UPSAMPLED, 0},
-        {"cutout, noise", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, NOISE, UPSAMPLED, 0},
-        {"cutout, refined", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, GUIDED, 0},
-        {"cutout, solved", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, SOLVED, 0},
-        {"cutout, solved", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 1, ROUND, SOLVED, 0},
-        {"cutout, grown by 3", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, UPSAMPLED, 3},
-        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_P010, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
-        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_YUV444P, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
-        {"mask", TACHY_MODE_MASK, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
-        {"replace", TACHY_MODE_REPLACE, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
-        {"overlay", TACHY_MODE_OVERLAY, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
-        {"side by side", TACHY_MODE_SIDE_BY_SIDE, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
-        {"blur", TACHY_MODE_BLUR, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
-        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_RGB24, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
-        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_BGRA, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
-        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_YUV422P10, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
-        {"cutout, refined", TACHY_MODE_CUTOUT, TACHY_PIX_RGB24, 3840, 2160, 8, ROUND, GUIDED, 0},
-        {"blur", TACHY_MODE_BLUR, TACHY_PIX_RGB24, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
-        {"alpha", TACHY_MODE_ALPHA, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, UPSAMPLED, 0},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, .edges = UPSAMPLED},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 1, ROUND, .edges = UPSAMPLED},
+        {"cutout, all person", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, PERSON, .edges = UPSAMPLED},
+        {"cutout, noise", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, NOISE, .edges = UPSAMPLED},
+        {"cutout, refined", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, .edges = GUIDED},
+        {"cutout, solved", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, .edges = SOLVED},
+        {"cutout, solved", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 1, ROUND, .edges = SOLVED},
+        {"cutout, foreground", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, .edges = UPSAMPLED, .foreground = true},
+        {"cutout, foreground", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 1, ROUND, .edges = UPSAMPLED, .foreground = true},
+        {"cutout, despill", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, .edges = UPSAMPLED, .despill = TACHY_SPILL_GREEN},
+        {"cutout, grown by 3", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, .edges = UPSAMPLED, .grow = 3},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_P010, 3840, 2160, 8, ROUND, .edges = UPSAMPLED},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_YUV444P, 3840, 2160, 8, ROUND, .edges = UPSAMPLED},
+        {"mask", TACHY_MODE_MASK, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, .edges = UPSAMPLED},
+        {"replace", TACHY_MODE_REPLACE, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, .edges = UPSAMPLED},
+        {"overlay", TACHY_MODE_OVERLAY, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, .edges = UPSAMPLED},
+        {"side by side", TACHY_MODE_SIDE_BY_SIDE, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, .edges = UPSAMPLED},
+        {"blur", TACHY_MODE_BLUR, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, .edges = UPSAMPLED},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_RGB24, 3840, 2160, 8, ROUND, .edges = UPSAMPLED},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_BGRA, 3840, 2160, 8, ROUND, .edges = UPSAMPLED},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_YUV422P10, 3840, 2160, 8, ROUND, .edges = UPSAMPLED},
+        {"cutout, refined", TACHY_MODE_CUTOUT, TACHY_PIX_RGB24, 3840, 2160, 8, ROUND, .edges = GUIDED},
+        {"blur", TACHY_MODE_BLUR, TACHY_PIX_RGB24, 3840, 2160, 8, ROUND, .edges = UPSAMPLED},
+        {"alpha", TACHY_MODE_ALPHA, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, .edges = UPSAMPLED},
     };
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(all); i++)
         bench(c, m, &all[i]);

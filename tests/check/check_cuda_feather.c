@@ -2,12 +2,11 @@
 
 #include "base/base.h"
 #include "ref/ref_feather.h"
-#include "ref/ref_morph.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-// Morphology and feather of masks: the bits of the twins.
+// Feather of masks: the bits of the twin.
 
 // A batch of masks: noise, or areas with some specks, with padded rows.
 struct masks {
@@ -41,34 +40,6 @@ static void masks_close(struct check *c, struct masks *m)
     free(m->in), free(m->want), free(m->got);
 }
 
-static void one_morph(struct check *c)
-{
-    struct masks m;
-    masks_open(c, &m, 150, 80);
-    ptrdiff_t stride = (ptrdiff_t)m.stride;
-    struct tachy_cuda_morph p = {
-        .src = m.src, .dst = m.dst, .stride_src = stride, .stride_dst = stride, .next_src = (int64_t)m.next,
-        .next_dst = (int64_t)m.next, .width = m.w, .height = m.h, .count = m.n,
-        .radius = check_range(c, 0, check_range(c, 0, 2) ? 5 : TACHY_CUDA_MORPH_RADIUS),
-        .what = check_range(c, TACHY_CUDA_ERODE, TACHY_CUDA_CLOSE),
-    };
-    check_gpu_launched(c, c->gpu->kernels->morph(&p, c->gpu->stream), "morph");
-    check_gpu_get(c, m.got, m.dst, m.all);
-    bool first = p.what == TACHY_CUDA_DILATE || p.what == TACHY_CUDA_CLOSE;
-    uint8_t *tmp = malloc(m.next);
-    for (int k = 0; k < m.n; k++) {
-        const uint8_t *in = m.in + (size_t)k * m.next;
-        uint8_t *want = m.want + (size_t)k * m.next;
-        bool both = p.what >= TACHY_CUDA_OPEN;
-        tachy_ref_morph(both ? tmp : want, stride, in, stride, m.w, m.h, p.radius, first);
-        if (both)
-            tachy_ref_morph(want, stride, tmp, stride, m.w, m.h, p.radius, !first);
-    }
-    check_case(c, !memcmp(m.got, m.want, m.all), "morph %d radius %d of %dx%d", p.what, p.radius, m.w, m.h);
-    free(tmp);
-    masks_close(c, &m);
-}
-
 static void one_feather(struct check *c)
 {
     struct masks m;
@@ -93,36 +64,24 @@ static void one_feather(struct check *c)
     masks_close(c, &m);
 }
 
-CHECK_GPU_TIMED(morph, struct tachy_cuda_morph)
 CHECK_GPU_TIMED(feather, struct tachy_cuda_feather)
 
 enum { SIZE = 512, COUNT = 64 };
 
-static void bench(struct check *c, bool feather, int radius)
+static void bench(struct check *c, int radius)
 {
     size_t all = (size_t)SIZE * SIZE * COUNT;
     uint8_t *noise = malloc(all);
     check_fill(c, noise, all);
-    struct timed_morph m = {c, {.src = check_gpu_put(c, noise, all), .dst = check_gpu_poison(c, all), .stride_src = SIZE,
-                                .stride_dst = SIZE, .next_src = SIZE * SIZE, .next_dst = SIZE * SIZE, .width = SIZE,
-                                .height = SIZE, .count = COUNT, .radius = radius, .what = TACHY_CUDA_OPEN}};
-    struct timed_feather f = {c, {.src = m.p.src, .dst = m.p.dst, .scratch = check_gpu_poison(c, 2 * all), .stride_src = SIZE,
-                                  .stride_dst = SIZE, .next_src = SIZE * SIZE, .next_dst = SIZE * SIZE, .width = SIZE,
-                                  .height = SIZE, .count = COUNT, .radius = radius}};
+    struct timed_feather f = {c, {.src = check_gpu_put(c, noise, all), .dst = check_gpu_poison(c, all),
+                                  .scratch = check_gpu_poison(c, 2 * all), .stride_src = SIZE, .stride_dst = SIZE,
+                                  .next_src = SIZE * SIZE, .next_dst = SIZE * SIZE, .width = SIZE, .height = SIZE,
+                                  .count = COUNT, .radius = radius}};
     free(noise);
     char what[64];
-    snprintf(what, sizeof(what), "%s%d x %dx%d radius %d", feather ? "" : "open ", COUNT, SIZE, SIZE, radius);
-    check_gpu_row(c, feather ? "feather" : "morph", what,
-                  feather ? check_gpu_time(c, launch_feather, &f) : check_gpu_time(c, launch_morph, &m), 2.0 * (double)all);
-    check_gpu_free(c, m.p.src), check_gpu_free(c, m.p.dst), check_gpu_free(c, f.p.scratch);
-}
-
-static void run_morph(struct check *c)
-{
-    for (int i = 0; i < check_times(c, 60); i++)
-        one_morph(c);
-    if (c->bench)
-        bench(c, false, 2), bench(c, false, 8);
+    snprintf(what, sizeof(what), "%d x %dx%d radius %d", COUNT, SIZE, SIZE, radius);
+    check_gpu_row(c, "feather", what, check_gpu_time(c, launch_feather, &f), 2.0 * (double)all);
+    check_gpu_free(c, f.p.src), check_gpu_free(c, f.p.dst), check_gpu_free(c, f.p.scratch);
 }
 
 static void run_feather(struct check *c)
@@ -130,8 +89,7 @@ static void run_feather(struct check *c)
     for (int i = 0; i < check_times(c, 40); i++)
         one_feather(c);
     if (c->bench)
-        bench(c, true, 2), bench(c, true, 8);
+        bench(c, 2), bench(c, 8);
 }
 
-const struct check_op check_cuda_morph = {.name = "morph", .run = run_morph, .cuda = true};
 const struct check_op check_cuda_feather = {.name = "feather", .run = run_feather, .cuda = true};
