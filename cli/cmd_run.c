@@ -134,7 +134,8 @@ static void print_summary(const struct run *r, const struct tachy_job_file *f, c
     char *text = NULL, *fit = NULL, *all = NULL;
     FILE *to = r->info.to_stdout ? stderr : stdout;
     bool named = f->output && strcmp(f->output, "-");
-    if (r->c->log.max_level < TACHY_LOG_INFO || r->c->profile) // its tables say more
+    bool tables = r->c->profile && !tachy_settings_bool(r->c->settings, "run.calibrate"); // which say all but what was calibrated
+    if (r->c->log.max_level < TACHY_LOG_INFO || tables)
         return;
     if (tachy_summary_text(&text, s) == TACHY_OK && (fit = text_fit(text, to)) &&
         asprintf(&all, "%s%s%s", named ? f->output : "", named ? "\n" : "", fit) >= 0) {
@@ -162,13 +163,24 @@ static void on_end(void *user, const struct tachy_job_file *f, int err, const st
 
 // ---- The command ----
 
-// Whether `name` cannot be an input: a file that is not there, but has an extension, or an address that is written to.
-static bool is_output(const char *name)
+static bool is_kind(const char *name, const char *kind) { return !strncmp(name, kind, strlen(kind)); }
+
+// Whether `name` is the output behind one input: a window, an address or device that is written to, one behind a file that
+// may be either, a page for browsers, or a file that is not there, but has an extension.
+static bool is_output(const char *name, const char *input)
 {
-    static const char *const written[] = {"rtmp://", "rtmps://", "srt://", "udp://", "rtp://", "tcp://"};
+    static const char *const written[] = {"rtmp://", "rtmps://", "srt://", "udp://", "rtp://", "tcp://", "/dev/null"};
+    static const char *const either[] = {"rtsp://", "/dev/video"};
     for (size_t i = 0; i < sizeof(written) / sizeof(written[0]); i++)
-        if (!strncmp(name, written[i], strlen(written[i])))
+        if (is_kind(name, written[i]))
             return true;
+    for (size_t i = 0; i < sizeof(either) / sizeof(either[0]); i++)
+        if (is_kind(name, either[i]))
+            return !is_kind(input, either[i]);
+    if (!strcmp(name, "window") || is_kind(name, "window:"))
+        return access(name, F_OK) != 0;
+    if (is_kind(name, "http://"))
+        return name[strlen(name) - 1] == '/';
     const char *dot = strrchr(name, '.');
     return dot && dot > name && !strpbrk(dot, "/:%") && !strchr(name, '%') && access(name, F_OK) != 0;
 }
@@ -181,7 +193,7 @@ int run_take_arguments(struct cli *c)
                   tachy_settings_list(c->settings, "input.files", &given) > 0;
     bool output = last && !named &&
                   (!strcmp(last, "-") ? tachy_settings_str(c->settings, "output.format") != NULL
-                                      : c->n_args == (with_i ? 1 : 2) && (with_i || is_output(last)));
+                                      : c->n_args == (with_i ? 1 : 2) && (with_i || is_output(last, c->args[0])));
     c->n_args -= output;
     int err = output ? tachy_settings_set(c->settings, "output.file", last, "command line") : TACHY_OK;
     return err == TACHY_OK ? cli_take_inputs(c) : err;

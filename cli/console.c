@@ -350,8 +350,8 @@ static int unknown(const struct console *k, const char *name)
     for (const struct verb *const *v = cli_verbs(); k->run_verb && *v && n < MOST; v++)
         names[n++] = (*v)->name;
     const char *near = tachy_nearest(name, names, n);
-    return near ? message_usage("unknown command %.60s; did you mean %s?", name, near)
-                : message_usage("unknown command %.60s; help lists them", name);
+    return near ? message_usage("unknown command '%.60s'; did you mean %s?", name, near)
+                : message_usage("unknown command '%.60s'; help lists them", name);
 }
 
 int console_line(struct console *k, const char *line)

@@ -59,7 +59,7 @@ int cli_unknown_verb(const char *name)
     for (; verbs[n]; n++)
         names[n] = verbs[n]->name;
     const char *near = tachy_nearest(name, names, n);
-    message_error("unknown command %.60s; %s%s%s", name, near ? "did you mean " : "`tachy help` lists them", near ? near : "",
+    message_error("unknown command '%.60s'; %s%s%s", name, near ? "did you mean " : "`tachy help` lists them", near ? near : "",
                   near ? "?" : "");
     return TACHY_ERR_INVAL;
 }

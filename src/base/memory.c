@@ -200,7 +200,7 @@ int tachy_memory_explain(struct tachy_memory *m)
     if (!b.size)
         return TACHY_ERR_NOMEM;
     if (limited)
-        return tachy_fail(m->log, TACHY_ERR_LIMIT, "%.1f MiB of %s memory for %s do not fit in the %.1f MiB that are allowed; "
+        return tachy_fail(m->log, TACHY_ERR_LIMIT, "%.1f MiB more %s memory for %s would exceed the %.1f MiB that are allowed; "
                           "use a larger --max-memory, smaller pictures or fewer --workers", size, place, use, budget);
     return tachy_fail(m->log, TACHY_ERR_NOMEM, "out of memory: %.1f MiB of %s memory for %s could not be had; use smaller "
                       "pictures or fewer --workers", size, place, use);

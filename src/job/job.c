@@ -27,13 +27,17 @@ static const int *stop_flag(const tachy_job *j)
 
 static int wrong(const tachy_job *j, const char *why) { return tachy_fail(j->p.log, TACHY_ERR_INVAL, "%s", why); }
 
+bool job_reads(const tachy_job *j, const struct tachy_option *o)
+{
+    return o->verbs & (TACHY_VERB_RUN | TACHY_VERB_TASK(j->task_index) | j->p.reads);
+}
+
 // Whoever sets an option by name must not be left thinking that it has an effect.
 static int refuse_unread(const tachy_job *j)
 {
     char shown[80];
-    unsigned verbs = TACHY_VERB_RUN | TACHY_VERB_TASK(j->task_index) | j->p.reads;
     for (const struct tachy_option *o = tachy_settings_options(j->set); o->path; o++)
-        if (tachy_settings_by_name(j->set, o->path) && !(o->verbs & verbs))
+        if (tachy_settings_by_name(j->set, o->path) && !job_reads(j, o))
             return tachy_fail(j->p.log, TACHY_ERR_INVAL, "%s does not belong to the task %s; leave it out",
                               tachy_option_shown(o, shown, sizeof(shown)), j->p.task);
     return TACHY_OK;

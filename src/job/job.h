@@ -66,6 +66,7 @@ const char *job_output(const tachy_job *j, const struct tachy_job_file *f, int i
 const char *job_format(const tachy_job *j, int i, char own[TACHY_OUTPUT_VALUE]);
 const char *job_extension(const char *name); // without the dot; "": none
 
+bool job_reads(const tachy_job *j, const struct tachy_option *o); // whether the option is the task's or every run's
 void job_note_unused(const tachy_job *j); // unused.c: logs what was set and does nothing in this job
 
 // job_summary.c: what goes to run.json.

@@ -132,7 +132,8 @@ int tachy_summary_json_sized(size_t s_size, char **json, const struct tachy_summ
     json_object_set_new(o, "light_gpu", several ? json_integer(s->light_gpu) : json_null());
     json_object_set_new(o, "resources", s->light_ratio > 0 ? resources_json(s->resources) : json_array());
     json_object_set_new(o, "utilisation", number(s->utilisation, 4));
-    json_object_set_new(o, "limited_by", s->nb_steps ? json_string(s->steps[s->verdict.step].name) : json_null());
+    bool limited = s->nb_steps && s->verdict.limit != TACHY_LIMIT_NONE;
+    json_object_set_new(o, "limited_by", limited ? json_string(s->steps[s->verdict.step].name) : json_null());
     json_object_set_new(o, "limited_text", json_string(s->verdict.words));
     json_object_set_new(o, "verdict", verdict_json(&s->verdict));
     json_object_set_new(o, "peak_memory_mib", number(s->peak_memory_mib, 1));

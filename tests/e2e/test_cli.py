@@ -79,7 +79,7 @@ class Usage(Case):
 
     def test_messages(self):
         cases = [
-            (["segmnt", "in"], "unknown command segmnt; did you mean segment?"),
+            (["segmnt", "in"], "unknown command 'segmnt'; did you mean segment?"),
             (["segment", "-ss", "5", "-to", "3", "a.mp4"], "-to 3 is not after -ss 5"),
             (["segment", "-c", "libx264", "a.mp4"], "did you mean -c:v libx264?"),
             (["-i", "in.mp4"], "tachy segment"),
@@ -100,7 +100,7 @@ class Usage(Case):
             (["model", "fetch"], "list, pull, info, card, verify or import"),
             (["model", "pull"], "needs a name"),
             (["completion", "tcsh"], "bash, zsh or fish"),
-            (["help", "me"], "unknown command me"),
+            (["help", "me"], "unknown command 'me'"),
             (["segment", "-c", "none.yaml", "a.mp4"], "none.yaml"),
         ]
         for args, part in cases:
@@ -121,6 +121,15 @@ class Usage(Case):
             self.assertTrue((self.tmp / args[-1]).exists(), args)
         for name in ("in.mp4", "on.mp4"):
             (self.tmp / name).write_bytes(b"mine")
+        for name, answer in (("rtsp://127.0.0.1:1/live", "cannot be connected to"), ("/dev/video99", "/dev/video99"),
+                             ("http://127.0.0.1:1/x/", "http://127.0.0.1:1/x/")):
+            p = run("segment", "--provider", "null", clip, name, check=False, cwd=self.tmp)
+            self.assertNotEqual(p.returncode, 0)
+            self.assertIn(answer, p.stderr)
+            self.assertNotIn("there is no such file", p.stderr)
+            self.assertFalse(list(self.tmp.glob("*.cutout.*")), name)  # the clip's own, if the name were an input
+        run("segment", "--provider", "null", clip, "/dev/null", "-f", "rawvideo", "-y", cwd=self.tmp)
+        self.assertIn("/dev/video98: ", fails(1, "segment", "/dev/video98", "/dev/video99", "-y", cwd=self.tmp))
         self.assertIn("named with -o out.mp4", fails(1, "segment", "in.mp4", "on.mp4", "out.mp4", cwd=self.tmp))
         self.assertEqual((self.tmp / "in.mp4").read_bytes(), b"mine")
 
@@ -448,7 +457,7 @@ class Run(Case):
 
     def test_too_little_memory_keeps_its_figure(self):
         said = fails(1, "segment", "null:7680x4320@30,frames=20", "-f", "null", "-", "-q", "--max-memory", 4)
-        self.assertRegex(said, r"\d+\.\d MiB of host memory for frames do not fit in the 4\.0 MiB .* a larger --max-memory")
+        self.assertRegex(said, r"\d+\.\d MiB more host memory for frames would exceed the 4\.0 MiB .* a larger --max-memory")
 
     def test_numbers_are_short(self):
         text = run("segment", "--mode", "mask", self.CLIP, "-f", "null", "-", "--json", "-q").stdout

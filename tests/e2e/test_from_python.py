@@ -20,6 +20,27 @@ COMMANDS = [line.split("  #")[0].strip() for line in re.search(r"```sh\n(.*?)```
 KEYS = re.findall(r"(?m)^\| `([a-z_.0-9]+)` \| (works|not needed|not yet) \|", PAGE)
 MISTAKES = re.findall(r"(?m)^\| `(tachy .*?)` \| (.*?) \|$", PAGE)
 TAKEN = re.findall(r'(?m)^    \{"([a-z_.0-9]+)", "([^"]+)"\},', (ROOT / "tests" / "unit" / "test_schema.c").read_text())
+# Options in a run on the CPU with --mode mask, unless another mode is given, and why they do nothing there.
+UNUSED = (
+    (["--blur", "0.1"], "without --mode blur"), (["--tint", "#ff000080"], "without --mode overlay"),
+    (["--background", "green"], "in this --mode; cutout, replace and side-by-side show it"),
+    (["--foreground"], "in this --mode"), (["--despill", "green"], "in this --mode"),
+    (["--feather", "0.1", "--edge", "hard"], "with --edge hard"), (["--refine", "--edge", "natural"], "with --edge natural"),
+    (["--key-black", "0.2"], "without --key"), (["--key-white", "0.8"], "without --key"),
+    (["--key-shadows", "remove"], "without --key"), (["--plate-tolerance", "2"], "without --plate"),
+    (["--metrics-linger", "1"], "without --enable-metrics"), (["--debug.save_frames=2"], "without --save-stage"),
+    (["--performance.frame_skip_threshold=0.9"], "without frame_skip_enabled"),
+    (["--performance.frame_skip_threshold=0.9", "--frame-skip"], "without frame_skip_enabled, or beside a distance"),
+    (["--gpu.cudnn_benchmark=yes"], "in a run on the CPU"), (["--gpu.cudnn_deterministic=yes"], "in a run on the CPU"),
+    (["--gpu.allow_tf32=yes"], "without --provider cuda-ort"), (["--tensorrt.precision.fp16=yes"], "without --provider tensorrt"),
+    (["--tensorrt.precision.int8=yes"], "without --provider tensorrt"),
+)
+USED = (
+    ["--mode", "blur", "--blur", "0.1"], ["--mode", "overlay", "--tint", "#ff000080"], ["--mode", "cutout", "--background", "green"],
+    ["--mode", "alpha", "--foreground", "--despill", "green"], ["--feather", "0.1"], ["--refine"],
+    ["--key", "green", "--key-black", "0.2", "--key-white", "0.8", "--key-shadows", "remove"],
+    ["--performance.frame_skip_threshold=0.9", "--performance.frame_skip_enabled=yes"], ["--profile", "quality", "--edge", "natural"],
+)
 
 
 def command(line, cwd):
@@ -174,6 +195,15 @@ class Runs(Case):
             self.assertRegex(said, rf"studio\.yaml:\d+: {re.escape(key)} has no effect {why}")
         self.assertIn("--gpu-id has no effect in a run on the CPU", self.said("", "--gpu-id", "0"))
         self.assertEqual(self.said(text, "-q"), "")
+        for args, why in UNUSED:
+            said = self.said("", *args)
+            self.assertIn(f"{args[0].split('=')[0].lstrip('-')} has no effect {why}", said, args)
+            self.assertEqual(said.count("no effect"), 1, said)
+        for args in USED:
+            self.assertNotIn("no effect", self.said("", *args), args)
+        self.assertNotIn("no effect", self.said("gpu: {cudnn_benchmark: no}\n", "--frame-skip"))
+        (self.tmp / "other.yaml").write_text("segment: {blur: 0.05}\n")  # another task's section
+        self.assertNotIn("no effect", run("detect", "-c", "other.yaml", "in.mp4", "-f", "null", "-", cwd=self.tmp).stderr)
 
     def test_what_is_not_needed_is_said_once_with_v(self):
         self.assertNotIn("not needed", self.said("dataloader: {pin_memory: yes}\n"))

@@ -176,7 +176,7 @@ class Prompt(Interactive):
         t.expect("tachy> ")
         for command, answer in [("set batch_size 8", "model.batch_size cannot change"), ("set crf x", "crf"),
                                 ("set", "set NAME VALUE"), ("set 'a", "quote is not closed"),
-                                ("nonsense", "unknown command nonsense; help lists them"), ("stas", "did you mean stats?"), ("profile x", "profile 10s"),
+                                ("nonsense", "unknown command 'nonsense'; help lists them"), ("stas", "did you mean stats?"), ("profile x", "profile 10s"),
                                 ("config", "mode: mask +# command line"), ("config all", "threshold: 0.5 +# default"),
                                 ("hardware", "(?s)CPU.*ONNX Runtime")]:
             t.type(command + "\n")

@@ -28,6 +28,13 @@ class Profile(Case):
                 "-f", "null", "-", *args, **kw)
         return p, files
 
+    def test_what_is_calibrated_is_shown(self):
+        args = ["profile", "segment", SPEC, "--mode", "mask", "-f", "null", "-", "-y"]
+        text, plain = (run(*args, *more, cwd=self.tmp).stdout for more in (["--calibrate"], []))
+        for words in ("isolated ms", "Pipeline efficiency: "):
+            self.assertIn(words, text)
+            self.assertNotIn(words, plain)
+
     def check_lanes(self, events):
         """Slices of a lane lie one behind the other or one in the other."""
         lanes = collections.defaultdict(list)

@@ -263,8 +263,9 @@ class Segment(Case):
         s = json.loads(run("segment", path, "--mode", "mask", "--quiet", "--json", "--calibrate", "-f", "null", "-").stdout)
         self.assertEqual((s["frames"], s["decoded"]), (30, 30))
         self.assertEqual([x["name"] for x in s["steps"]], ["decode", "preprocess", "model", "postprocess", "composite", "encode"])
-        for key in ("seconds", "fps", "light_ratio", "utilisation", "limited_by", "peak_memory_mib"):
+        for key in ("seconds", "fps", "light_ratio", "utilisation", "peak_memory_mib"):
             self.assertTrue(s[key], key)
+        self.assertEqual(s["limited_by"] is None, s["verdict"]["limit"] == "none")
         # The default is our own provider, where it runs all of the model; it is said what ran.
         self.assertRegex(s["engine"], r"^tachy [\d.]+ \w+, ONNX Runtime [\d.]+$")
         other = json.loads(run("segment", path, "--mode", "mask", "--quiet", "--json", "--provider", "cpu", "-f", "null",

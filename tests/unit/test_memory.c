@@ -45,7 +45,7 @@ TEST(counts_and_peak)
     CHECK_INT(tachy_memory_take(m, &c, TACHY_HOST, TACHY_MEMORY_FRAMES, 1), TACHY_ERR_NOMEM);
     CHECK_INT(n.warnings, 1); // once
     CHECK_INT(tachy_memory_explain(m), TACHY_ERR_LIMIT); // and would be again
-    CHECK(strstr(n.last, "0.0 MiB of host memory for frames do not fit in the 0.0 MiB that are allowed"));
+    CHECK(strstr(n.last, "0.0 MiB more host memory for frames would exceed the 0.0 MiB that are allowed"));
     struct tachy_memory_stats s;
     tachy_memory_read(m, &s);
     CHECK_INT(s.used[TACHY_HOST][TACHY_MEMORY_FRAMES], 600);
