@@ -72,6 +72,9 @@ struct tachy_card_decoder {
                          // edge of, turned so that it is; equal: the box
     const char *order;   // POINTS: a letter for each number of a point: x, y, z, s its score, v a logit of it,
                          // - something else
+    const int *at;     // POINTS: the region's points, found by an earlier entry, that these stand in for; NULL: they are the points
+    const int *depth_of; // POINTS with `at`: points whose mean depth those get that the region did not have; nb_depth_of of them
+    int nb_depth_of;
     int window;        // POINTS with maps: cells of a map on a side, around the point, whose mean place counts; odd
     enum tachy_layout layout; // HEATMAPS
     int nb_strides;           // 0: the kind has no grid

@@ -360,6 +360,8 @@ void card_free(struct card_doc **doc)
         return;
     for (int i = 0; i < TACHY_MAX_DECODERS; i++)
         free(d->labels[i]);
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(d->places); i++)
+        free(d->places[i]);
     json_decref(d->json);
     free(d->origin);
     free(d->folder);

@@ -31,6 +31,7 @@ struct card_doc {
     int64_t bytes; // of the ONNX file; 0: not pinned
     struct card_source sources[CARD_MAX_SOURCES];
     int n_sources;
+    int *places[2 * TACHY_MAX_DECODERS]; // `at` and `depth_of` of card.decoder
     const char **labels[TACHY_MAX_DECODERS]; // of card.decoder; the names themselves live in `json`
     json_t *json;
     char *origin; // path of the file, or "built-in card NAME"; for messages

@@ -190,11 +190,63 @@ static void read_boxes(struct card_reader *r, json_t *o, struct card_doc *d, str
     read_scores(r, o, d, c);
 }
 
-static void read_points(struct card_reader *r, json_t *o, struct tachy_card_decoder *c)
+enum { MOST_POINTS = 65536 };
+
+// Numbers of a region's points; how many, 0 if the key is absent.
+static int places(struct card_reader *r, json_t *o, const char *key, int **to)
 {
-    static const char *const known[] = {"meaning", "name", "points", "order", "unit", "heatmaps", "window"};
+    json_t *v = json_object_get(o, key), *e;
+    size_t n = json_array_size(v), i;
+    if (!v)
+        return 0;
+    if (!json_is_array(v) || !n || n > MOST_POINTS) {
+        card_bad(r, key, "must be an array of numbers of points, from 0");
+        return 0;
+    }
+    *to = calloc(n, sizeof(**to));
+    if (!*to) {
+        r->err = r->err ? r->err : TACHY_ERR_NOMEM;
+        return 0;
+    }
+    json_array_foreach(v, i, e) {
+        json_int_t at = json_integer_value(e);
+        if (!json_is_integer(e) || at < 0 || at >= MOST_POINTS)
+            card_bad(r, key, "must be numbers of points, from 0");
+        else
+            (*to)[i] = (int)at;
+    }
+    return (int)n;
+}
+
+// Points that an earlier entry found, so the last entry of points says how many a region has so far.
+static void read_places(struct card_reader *r, json_t *o, struct card_doc *d, struct tachy_card_decoder *c)
+{
+    int **to = &d->places[2 * (c - d->card.decoder)], n = places(r, o, "at", &to[0]), have = 0;
+    c->nb_depth_of = places(r, o, "depth_of", &to[1]);
+    c->at = to[0];
+    c->depth_of = to[1];
+    for (const struct tachy_card_decoder *e = d->card.decoder; e < c; e++) {
+        if (e->kind == TACHY_DECODE_POINTS && !e->at)
+            have = e->nb_points;
+        for (int i = 0; e->at && i < e->nb_points; i++)
+            have = TACHY_MAX(have, e->at[i] + 1);
+    }
+    if (c->at && n != c->nb_points)
+        card_bad(r, "at", "must have as many numbers as there are `points`");
+    if (c->at && !have)
+        card_bad(r, "at", "needs an entry with the meaning points before this one");
+    if (c->nb_depth_of && !c->at)
+        card_bad(r, "depth_of", "is for points with `at`");
+    for (int i = 0; i < c->nb_depth_of; i++)
+        if (c->depth_of[i] >= have)
+            card_bad(r, "depth_of", "must be numbers of points that earlier entries found");
+}
+
+static void read_points(struct card_reader *r, json_t *o, struct card_doc *d, struct tachy_card_decoder *c)
+{
+    static const char *const known[] = {"meaning", "name", "points", "order", "unit", "heatmaps", "window", "at", "depth_of"};
     card_only(r, o, known, TACHY_ARRAY_SIZE(known));
-    c->nb_points = card_whole(r, o, "points", 1, 65536, 0);
+    c->nb_points = card_whole(r, o, "points", 1, MOST_POINTS, 0);
     c->order = card_text(r, o, "order", "xy");
     c->shares = card_choice(r, o, "unit", units, 0);
     c->scores[0] = json_object_get(o, "heatmaps") ? card_text(r, o, "heatmaps", "") : NULL;
@@ -204,6 +256,7 @@ static void read_points(struct card_reader *r, json_t *o, struct tachy_card_deco
     if (strspn(c->order, "xyzsv-") != strlen(c->order) || !strchr(c->order, 'x') || !strchr(c->order, 'y') ||
         strlen(c->order) > 16)
         card_bad(r, "order", "must have a letter for each number of a point: x, y, z, s (score), v (its logit) or -");
+    read_places(r, o, d, c);
 }
 
 static void read_heatmaps(struct card_reader *r, json_t *o, struct card_doc *d, struct tachy_card_decoder *c)
@@ -253,7 +306,7 @@ static void read_decoder(struct card_reader *r, json_t *o, struct card_doc *d, s
     c->output[0] = card_text(r, o, "name", "");
     c->levels = 1;
     switch (c->kind) {
-    case TACHY_DECODE_POINTS: read_points(r, o, c); break;
+    case TACHY_DECODE_POINTS: read_points(r, o, d, c); break;
     case TACHY_DECODE_HEATMAPS: read_heatmaps(r, o, d, c); break;
     case TACHY_DECODE_CLASSES: read_classes(r, o, d, c); break;
     default: read_vector(r, o, d, c);

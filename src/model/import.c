@@ -80,10 +80,27 @@ static bool is_custom(const struct tflite_op *op, const char *name)
     return op->custom_size == strlen(name) && !memcmp(op->custom, name, op->custom_size);
 }
 
+static import_fn *find_custom(const struct tflite_op *op)
+{
+    static const struct {
+        const char *name;
+        import_fn *fn;
+    } known[] = {
+        {"Convolution2DTransposeBias", import_transpose_conv_bias},
+        {"Landmarks2TransformMatrix", import_landmarks_matrix},
+        {"TransformTensorBilinear", import_transform_bilinear},
+        {"TransformLandmarks", import_transform_landmarks},
+    };
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(known); i++)
+        if (is_custom(op, known[i].name))
+            return known[i].fn;
+    return NULL;
+}
+
 static import_fn *find_operator(const struct tflite_op *op)
 {
     if (op->code == TFLITE_CUSTOM)
-        return is_custom(op, "Convolution2DTransposeBias") ? import_transpose_conv_bias : NULL;
+        return find_custom(op);
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(operators); i++)
         if (operators[i].code == op->code)
             return operators[i].fn;

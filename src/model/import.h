@@ -77,6 +77,7 @@ import_fn import_unary, import_binary, import_prelu, import_leaky_relu, import_h
 import_fn import_reshape, import_concat, import_pad, import_slice, import_strided_slice,
     import_split, import_pack, import_unpack, import_transpose, import_resize, import_depth_space,
     import_gather, import_gather_nd, import_shape_op;
+import_fn import_landmarks_matrix, import_transform_bilinear, import_transform_landmarks;
 
 // The whole graph, rewritten and pruned. Used by tachy_model_import() and by tests.
 int import_graph(struct onnx_graph **out, const struct tflite_model *m, const char *path,

@@ -148,6 +148,8 @@ static bool keeps_apart(struct batch *b, struct onnx_node *n, bool change)
         return is_by_element(b, n);
     if (!strcmp(op, "Concat"))
         return all_vary(b, n) && beside;
+    if (!strcmp(op, "GridSample"))
+        return all_vary(b, n);
     if (!strcmp(op, "MatMul"))
         return is_product(b, n);
     if (!first)

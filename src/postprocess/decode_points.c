@@ -60,17 +60,51 @@ static void move_by_map(const struct tachy_decoder *d, const struct tachy_decode
     }
 }
 
+// Puts points in the place of the region's, which keep their depth and score; those that are new get the mean depth of others.
+static int refine(const struct tachy_decoder *d, const struct tachy_decoder_frame *f, const struct tachy_point *p,
+                  struct tachy_regions *list)
+{
+    const struct tachy_card_decoder *c = d->card;
+    struct tachy_region *r = f->about;
+    int n = r->nb_points;
+    for (int i = 0; i < c->nb_points; i++)
+        n = TACHY_MAX(n, c->at[i] + 1);
+    struct tachy_point *to = tachy_regions_alloc(list, sizeof(*to) * (size_t)n);
+    if (!to)
+        return TACHY_ERR_NOMEM;
+    memset(to, 0, sizeof(*to) * (size_t)n);
+    if (r->nb_points)
+        memcpy(to, r->points, sizeof(*to) * (size_t)r->nb_points);
+    float depth = 0;
+    for (int i = 0; i < c->nb_depth_of; i++)
+        depth += c->depth_of[i] < n ? to[c->depth_of[i]].z / (float)c->nb_depth_of : 0;
+    for (int i = 0; i < c->nb_points; i++) {
+        struct tachy_point *q = &to[c->at[i]];
+        if (c->at[i] >= r->nb_points)
+            *q = (struct tachy_point){.z = depth, .score = 1};
+        q->x = p[i].x;
+        q->y = p[i].y;
+    }
+    r->points = to;
+    r->nb_points = n;
+    return TACHY_OK;
+}
+
 int decode_points_run(tachy_decoder *d, const struct tachy_decoder_frame *f, struct tachy_regions *list)
 {
     const char *order = d->card->order;
     const int64_t each = (int64_t)strlen(order);
-    struct tachy_point *p = place_for_points(d, list);
+    struct tachy_point *p = d->card->at ? d->spot : place_for_points(d, list);
     if (!p)
         return TACHY_ERR_NOMEM;
     for (int i = 0; i < d->card->nb_points; i++) {
         p[i] = point_of(d, f, order, i * each);
         if (d->card->scores[0])
             move_by_map(d, f, i, &p[i]);
+    }
+    if (d->card->at) {
+        tachy_points_to_frame(p, d->card->nb_points, f->map);
+        return refine(d, f, p, list);
     }
     set_points(d, f, p);
     return TACHY_OK;

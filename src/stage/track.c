@@ -43,6 +43,33 @@ static void read_settings(struct track *t, const tachy_settings *s)
     };
 }
 
+static const char attention[] = "face-mesh-attention";
+
+static bool is_there(const char *name, const tachy_settings *s)
+{
+    tachy_model *m = NULL;
+    int err = tachy_model_open(&m, &(struct tachy_model_params){.name = name, .dir = tachy_settings_str(s, "model.dir")});
+    tachy_model_close(&m);
+    return err == TACHY_OK;
+}
+
+// The name of the points' network. The face mesh without a name of its own may be the one that looks at lips and eyes again:
+// where tracking.refine_landmarks says so, or says nothing, the task gains by it, and the network is there.
+static const char *points_model(const struct tachy_stage *st, const tachy_settings *s)
+{
+    const char *name = tachy_settings_str(s, "model.name"), *refine = "tracking.refine_landmarks";
+    bool mesh = name && !strcmp(name, "face-mesh") && !tachy_settings_is_set(s, "model.name") && !tachy_settings_str(s, "model.card");
+    bool set = mesh && tachy_settings_is_set(s, refine), driver = !strcmp(st->task->name, "animate");
+    if (!mesh || (set ? !tachy_settings_bool(s, refine) : !driver))
+        return name;
+    if ((set && tachy_settings_by_name(s, refine)) || is_there(attention, s))
+        return attention;
+    if (set)
+        tachy_msg(st->task->log, TACHY_LOG_WARN, "%s: the model %s is not there: tachy model pull %s; the points are those of %s",
+                  tachy_settings_origin(s, refine), attention, attention, name);
+    return name;
+}
+
 int track_open(struct tachy_stage *st, const tachy_settings *s, int (*open_net)(struct tachy_stage *st, int net,
                const struct tachy_net_params *p, const tachy_settings *s))
 {
@@ -52,7 +79,7 @@ int track_open(struct tachy_stage *st, const tachy_settings *s, int (*open_net)(
         return tachy_fail(st->task->log, TACHY_ERR_INVAL, "the stage track does not serve the task %s", st->task->name);
     const struct tachy_net_params nets[TRACK_NETS] = {
         [TRACK_DETECTOR] = {.name = tachy_settings_str(s, "tracking.detector"), .task = "detect"},
-        [TRACK_POINTS] = {.name = tachy_settings_str(s, "model.name"), .card = tachy_settings_str(s, "model.card"),
+        [TRACK_POINTS] = {.name = points_model(st, s), .card = tachy_settings_str(s, "model.card"),
                           .task = t->kind->task}};
     int err = TACHY_OK;
     read_settings(t, s);

@@ -28,6 +28,10 @@ struct track_kind {
 extern const struct track_kind track_kinds[]; // ends with {0}
 
 extern const struct tachy_option tachy_track_options[];
+// A row of the tasks that follow faces.
+#define TACHY_REFINE_OPTION                                                                                                    \
+    {"tracking.refine_landmarks", "refine-landmarks", 0, TACHY_OPT_BOOL, .group = "Tracking",                                   \
+     .help = "look at lips and eyes again: 478 points with irises, by the model face-mesh-attention; animate does if it is there"}
 
 // The memory of a form's stage begins with it.
 struct track {

@@ -5,8 +5,7 @@
 static const struct tachy_option options[] = {
     {"track.model", NULL, 0, TACHY_OPT_STRING, "face-mesh", .arg = "NAME|FILE", .group = "Tracking", .over = "model.name",
      .help = "model card of the points; --model says the same"},
-    {"tracking.refine_landmarks", NULL, 0, TACHY_OPT_BOOL, .group = "Tracking", .help = "find irises and lips more exactly",
-     .planned = "the face mesh has 468 points, without irises"},
+    TACHY_REFINE_OPTION,
     {0},
 };
 

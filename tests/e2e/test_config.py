@@ -25,11 +25,11 @@ class Files(Case):
         return p.stderr
 
     def test_one_warning_for_each_key_without_effect(self):
-        s, said = self.config("version: 1\nanimation:\n  gpu_id: 1\ntracking: {refine_landmarks: yes}\n"
+        s, said = self.config("version: 1\nanimation:\n  gpu_id: 1\n  enable_tensorrt: yes\n"
                               "model: {batch_size: 2}\n")
         self.assertEqual(len(said.splitlines()), 2, said)
         self.assertRegex(said, r"(?m)^tachy: warning: studio\.yaml:3: animation\.gpu_id has no effect yet: tachy animate runs on")
-        self.assertRegex(said, r"(?m)^tachy: warning: studio\.yaml:4: tracking\.refine_landmarks has no effect yet: ")
+        self.assertRegex(said, r"(?m)^tachy: warning: studio\.yaml:4: animation\.enable_tensorrt has no effect yet: ")
         self.assertEqual((s["animation.gpu_id"]["value"], s["animation.gpu_id"]["origin"]), (1, "studio.yaml:3"))
         self.assertIn("animate", s["animation.gpu_id"]["no_effect_yet"])
         self.assertNotIn("no_effect_yet", s["model.batch_size"])

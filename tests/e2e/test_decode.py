@@ -291,6 +291,19 @@ class Decode(common.Case):
             want[k] = 4 * near.sum(0) @ cols / near.sum(), 4 * near.sum(1) @ rows / near.sum()
         np.testing.assert_allclose(np.array(found["points"])[:, :2], want * 5, rtol=1e-4)
 
+    def test_points_in_the_place_of_others(self):
+        """Those keep their depth, new ones get the mean depth that the card says."""
+        rng = np.random.default_rng(12)
+        base, eye, iris = rng.random((6, 3)) * 90, rng.random((3, 2)) * 90, rng.random((2, 2)) * 90
+        found = self.tool(self.card([{"meaning": "points", "name": "p", "points": 6, "order": "xyz"},
+                                     {"meaning": "points", "name": "e", "points": 3, "at": [4, 0, 2]},
+                                     {"meaning": "points", "name": "i", "points": 2, "at": [6, 7], "depth_of": [0, 2]}], (128, 96)),
+                          {k: v.astype(np.float32).reshape(1, -1) for k, v in (("p", base), ("e", eye), ("i", iris))})[0]
+        want = np.concatenate([base, np.zeros((2, 3))])
+        want[[4, 0, 2], :2], want[6:, :2], want[6:, 2] = eye, iris, base[[0, 2], 2].mean()
+        np.testing.assert_allclose(np.array(found["points"])[:, :3], want * 5, rtol=1e-4)
+        self.assertEqual([p[3] for p in found["points"]], [1] * 8)
+
     def test_classes_and_vectors(self):
         rng = np.random.default_rng(9)
         logits, vector = rng.normal(0, 3, (1, 8)), rng.normal(0, 1, (1, 128)).astype(np.float16)
@@ -327,7 +340,10 @@ class Decode(common.Case):
                       {"x": np.zeros((1, 9), np.float32)}, check=False)
         self.assertIn("must have a letter for each number of a point", p.stderr)
         for more, says in (({"heatmaps": "m", "window": 4}, "must be odd"), ({"heatmaps": "m"}, "`m` has no map for each of the card's 3"),
-                           ({"heatmaps": "none"}, "names the output `none`, which the model does not have")):
+                           ({"heatmaps": "none"}, "names the output `none`, which the model does not have"),
+                           ({"at": [0, 1, 2]}, "needs an entry with the meaning points before"),
+                           ({"at": [0, 1]}, "as many numbers as there are `points`"), ({"at": [0, -1, 2]}, "must be numbers of points"),
+                           ({"depth_of": [0]}, "is for points with `at`")):
             p = self.tool(self.card([{"meaning": "points", "name": "x", "points": 3, **more}]),
                           {"x": np.zeros((1, 6), np.float32), "m": np.zeros((1, 8, 8, 4), np.float32)}, check=False)
             self.assertNotEqual(p.returncode, 0)

@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from flatbuffers import flexbuffers
 
 import tflite_build
 
@@ -140,6 +141,98 @@ class ImportCase(Case):
         self.batches = in_batches(s, feeds)
         self.assertLessEqual(self.batches or 0, 1e-6)
         return worst
+
+
+def crop_matrix(p, o):
+    """MediaPipe's Landmarks2TransformMatrix, version 2, in double precision: crop pixels to the points' plane."""
+    d = p[o["right_rotation_idx"]] - p[o["left_rotation_idx"]]
+    r = o["target_rotation_radians"] - np.arctan2(d[1], d[0])
+    turn = np.array([[np.cos(r), -np.sin(r)], [np.sin(r), np.cos(r)]])
+    q = p[o["subset_idxs"], :2] @ turn.T
+    w, h = o["output_width"], o["output_height"]
+    m = np.eye(4)
+    m[:2, :2] = turn.T @ np.diag(np.ptp(q, axis=0) * [o["scale_x"] / w, o["scale_y"] / h])
+    m[:2, 3] = turn.T @ ((q.min(0) + q.max(0)) / 2) - m[:2, :2] @ [w / 2, h / 2]
+    return m
+
+
+def crop(x, m, w, h):
+    """TransformTensorBilinear, version 2: pixel centres, zeros where the picture is left."""
+    y, u = np.meshgrid(np.arange(h) + 0.5, np.arange(w) + 0.5, indexing="ij")
+    ax, ay = (m[k, 0] * u + m[k, 1] * y + m[k, 3] - 0.5 for k in (0, 1))
+    inside = (ax >= 0) & (ay >= 0) & (ax <= x.shape[1] - 1) & (ay <= x.shape[0] - 1)
+    left, above = (np.clip(np.floor(a).astype(int), 0, n - 2) for a, n in ((ax, x.shape[1]), (ay, x.shape[0])))
+    fx, fy = (ax - left)[..., None], (ay - above)[..., None]
+    top = x[above, left] * (1 - fx) + x[above, left + 1] * fx
+    low = x[above + 1, left] * (1 - fx) + x[above + 1, left + 1] * fx
+    return np.where(inside[..., None], top * (1 - fy) + low * fy, 0)
+
+
+def flex(options):
+    """Options as MediaPipe's networks have them: lists are vectors of one type."""
+    b = flexbuffers.Builder()
+    with b.Map():
+        for k, v in options.items():
+            if isinstance(v, list):
+                b.TypedVectorFromElements(k, v)
+            else:
+                b.Key(k)
+                b.Add(v)
+    return bytes(b.Finish())
+
+
+class Attention(ImportCase):
+    """The custom operators of the attention mesh, which LiteRT does not have, against NumPy."""
+    OPTIONS = dict(left_rotation_idx=3, right_rotation_idx=8, output_width=7, output_height=5, scale_x=1.5, scale_y=1.25,
+                   subset_idxs=[3, 1, 8, 300, 17, 5], target_rotation_radians=0.3)
+
+    def net(self, **changed):
+        net, o = tflite_build.Net(), {**self.OPTIONS, **changed}
+        x, p, q = net.input([1, 12, 14, 8]), net.input([1, 301, 3]), net.input([1, 6, 2])
+        m = net.op("CUSTOM", [p], [1, 4, 4], custom=("Landmarks2TransformMatrix", flex(o)))
+        size = {k: o[k] for k in ("output_width", "output_height")}
+        y = net.op("CUSTOM", [x, m], [1, 5, 7, 8], custom=("TransformTensorBilinear", flex(size)))
+        net.output(m, y, net.op("CUSTOM", [q, m], [1, 6, 2], custom=("TransformLandmarks", b"")))
+        return net.bytes()
+
+    def test_operators(self):
+        path, _ = self.convert(self.net())
+        s, rng = session(path), np.random.default_rng(4)
+        self.assertEqual(s.get_inputs()[0].shape[0], "batch")
+        for spread in (2, 5):  # the larger crop leaves the picture
+            x, q = rng.random((1, 12, 14, 8)), rng.random((1, 6, 2)) * 8
+            p = rng.random((1, 301, 3)) * spread + 3
+            got = s.run(None, {i.name: v.astype(np.float32) for i, v in zip(s.get_inputs(), (x, p, q))})
+            m = crop_matrix(p[0], self.OPTIONS)
+            self.assertLess(np.abs(got[0][0] - m).max(), 1e-5)
+            want = crop(x[0], m, 7, 5)
+            self.assertGreater((want != 0).mean(), 0.3)
+            self.assertLess(np.abs(got[1][0] - want).max(), 1e-3)  # where it leaves the picture is a matter of rounding
+            self.assertLess(np.abs(got[2][0] - (q[0] @ m[:2, :2].T + m[:2, 3])).max(), 1e-4)
+
+    def test_bad_options_are_refused(self):
+        path, out = self.tmp / "bad.tflite", self.tmp / "bad.onnx"
+        for changed in (dict(left_rotation_idx=301), dict(subset_idxs=[1, -1]), dict(subset_idxs=[]), dict(scale_x=0.0),
+                        dict(output_width=0), dict(subset_idxs="text")):
+            path.write_bytes(self.net(**changed))
+            p = self.tool(path, out, check=False)
+            self.assertIn("Landmarks2TransformMatrix) is damaged: its options", p.stderr, changed)
+
+    def test_points_lie_where_the_mesh_says(self):
+        path, _ = self.convert(wheel().read(f"mediapipe/modules/face_landmark/{ATTENTION}.tflite"), ATTENTION)
+        s = session(path)
+        head = cv2.imread(str(DEPS / "media" / "astronaut.png"))[0:220, 110:330, ::-1]
+        x = cv2.resize(head, (192, 192), interpolation=cv2.INTER_AREA)[None].astype(np.float32) / 255
+        mesh, lips, left, right, iris, other, flag = (y.reshape(-1) for y in s.run(None, {s.get_inputs()[0].name: x}))
+        card = json.loads((ROOT / "src" / "model" / "cards" / "face-mesh-attention.json").read_text())
+        mesh, eye = mesh.reshape(468, 3)[:, :2], np.linalg.norm(mesh.reshape(468, 3)[33] - mesh.reshape(468, 3)[263])
+        self.assertGreater(flag[0], 2)
+        for found, entry in zip((lips, left, right), card["outputs"][1:4]):
+            gap = np.linalg.norm(found.reshape(-1, 2) - mesh[entry["at"]], axis=1) / eye
+            self.assertLess(gap.mean(), 0.04, entry["name"])
+        for found, corners in ((iris, (33, 133)), (other, (263, 362))):
+            self.assertLess(np.linalg.norm(found.reshape(5, 2)[0] - mesh[list(corners)].mean(0)) / eye, 0.08)
+        self.assertEqual(hashlib.sha256(path.read_bytes()).hexdigest(), card["sha256"])
 
 
 class Wheel(ImportCase):

@@ -80,6 +80,41 @@ class Track(common.Case):
             self.assertLess(np.percentile(error, 95), 0.01)
             self.assertGreater(now["regions"][0]["score"], 0.9)
 
+    def test_refined_points_are_those_of_the_network(self):
+        models("face-mesh-attention")
+        frame = scene((face(260), 180, 60))
+        frames = self.track(self.clip([frame] * 3), "--no-smoothing", "--refine-landmarks")
+        session = onnxruntime.InferenceSession(os.environ["TACHY_MODELS"] + "/face-mesh-attention.onnx",
+                                               providers=["CPUExecutionProvider"])
+        (cx, cy), side, angle = crop_of(points(frames[1]["regions"][0]))
+        scale = side / 192
+        turn = scale * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        shift = np.array([cx, cy]) - turn @ [96, 96]
+        at = np.concatenate([turn, (shift + turn @ [0.5, 0.5] - 0.5)[:, None]], axis=1)
+        crop = cv2.warpAffine(frame, at, (192, 192), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP)
+        out = session.run(["output_left_iris", "output_right_iris", "output_lips"], {session.get_inputs()[0].name:
+                          crop[None, :, :, ::-1].astype(np.float32) / 255})
+        left, right, lips = (o.reshape(-1, 2) @ turn.T + shift for o in out)
+        found = points(frames[2]["regions"][0])
+        self.assertEqual(len(found), 478)
+        eye = np.linalg.norm(found[EYES[0]] - found[EYES[1]])
+        for got, want in ((found[468:473], left), (found[473:478], right), (found[[61, 146, 91]], lips[:3])):
+            self.assertLess(np.linalg.norm(got - want, axis=1).max() / eye, 0.01)
+
+    def test_a_file_that_wants_refined_points_warns_without_the_model(self):
+        (self.tmp / "live.yaml").write_text("version: 1\ntracking: {refine_landmarks: yes}\n")
+        folder = self.tmp / "models"
+        folder.mkdir()
+        for name in ("face", "face-mesh"):
+            (folder / f"{name}.onnx").symlink_to(os.environ["TACHY_MODELS"] + f"/{name}.onnx")
+        clip = self.clip([scene((face(260), 180, 60))])
+        p = run("track", clip, "-c", self.tmp / "live.yaml", "--model-dir", folder, "-o", self.tmp / "out.jsonl")
+        self.assertIn("tachy model pull face-mesh-attention", p.stderr)
+        self.assertEqual(len(json.loads((self.tmp / "out.jsonl").read_text())["regions"][0]["points"]), 468)
+        p = run("track", clip, "--refine-landmarks", "--model-dir", folder, "-o", self.tmp / "no.jsonl", check=False)
+        self.assertNotEqual(p.returncode, 0)
+        self.assertIn("tachy model pull face-mesh-attention", p.stderr)
+
     def test_found_again_after_a_cut(self):
         small, large = face(180), face(300, flip=True)
         frames = [scene((small, 20, 20))] * 6 + [scene((large, 330, 40), shade=30)] * 6 + [scene(shade=200)] * 3 \

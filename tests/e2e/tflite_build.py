@@ -52,7 +52,7 @@ class Net:
         self.graph.outputs.extend(ts)
 
     def op(self, name, ins, shape, dtype="float32", options=None, custom=None, n_out=1, **kw):
-        """Adds an operator; returns its output, or the list of outputs for n_out > 1."""
+        """Adds an operator; returns its output, or the list of outputs for n_out > 1. `custom`: name and options (bytes) of a CUSTOM."""
         code = S.OperatorCodeT()
         number = getattr(S.BuiltinOperator, name)
         code.builtinCode, code.deprecatedBuiltinCode, code.version = number, min(number, 127), 1
@@ -61,6 +61,8 @@ class Net:
         o = S.OperatorT()
         o.opcodeIndex = len(self.model.operatorCodes) - 1
         o.inputs, o.outputs = list(ins), outs
+        if custom:
+            code.customCode, o.customOptions = custom[0], list(custom[1])
         if options:
             kind, values = options
             o.builtinOptions = getattr(S, kind + "T")()

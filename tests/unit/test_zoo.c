@@ -416,7 +416,8 @@ static int fit(const struct tachy_card *card, const char *path)
 // The zoo itself: out of the pinned wheel where tools/setup has fetched it.
 TEST(built_in_models)
 {
-    static const char *const names[] = {"selfie", "selfie-landscape", "face", "face-far", "face-mesh", "person", "pose"};
+    static const char *const names[] = {"selfie", "selfie-landscape", "face", "face-far", "face-mesh",
+                                        "face-mesh-attention", "person", "pose"};
     fresh();
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++) {
         tachy_model *m;
