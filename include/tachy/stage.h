@@ -18,7 +18,7 @@ extern "C" {
 
 #define TACHY_STAGE_VERSION 1 // of struct tachy_stage_def; another one is refused
 
-#define TACHY_MAX_VALUES 16 // of a frame
+#define TACHY_MAX_VALUES 64 // of a frame
 
 // One frame on its way through a task. Valid during the call of run() that it is given to.
 struct tachy_item;

@@ -5,6 +5,7 @@
 #include "pipeline/run_options.h"
 #include "sink/sink_options.h"
 #include "source/source_options.h"
+#include "stage/stage.h"
 #include "task/task.h"
 
 #include <stdlib.h>
@@ -59,6 +60,21 @@ static const char *mode_of(const tachy_job *j)
     return tachy_option_index(tachy_settings_options(j->set), path) < 0 ? NULL : text_of(j, path);
 }
 
+// Of a task that writes text only.
+static int check_text(tachy_job *j)
+{
+    char own[TACHY_OUTPUT_VALUE];
+    if (!j->format && (!j->file || job_is_folder(j->file)))
+        j->format = "json";
+    for (int i = 0; i < job_nb_outputs(j); i++) {
+        const char *format = job_format(j, i, own), *name = j->nb_outputs ? tachy_output_name(j->outputs[i]) : NULL;
+        if (!tachy_text_format(name, format) && !is(format, "null"))
+            return tachy_fail(j->p.log, TACHY_ERR_INVAL, "%s writes lines of text: name the output .jsonl or .csv, or give "
+                              "-f json or -f csv", j->p.task);
+    }
+    return TACHY_OK;
+}
+
 static int check_format(tachy_job *j)
 {
     char own[TACHY_OUTPUT_VALUE];
@@ -67,7 +83,7 @@ static int check_format(tachy_job *j)
     j->json = text_of(j, "run.json");
     if (!j->mode) { // a task without modes writes text if the output's name or format says so
         j->mode = j->ops->info.name;
-        return TACHY_OK;
+        return j->ops->text ? check_text(j) : TACHY_OK;
     }
     if (lines && !j->format)
         j->format = "json";
@@ -304,6 +320,7 @@ static int begin(struct job_work *w, struct tachy_run_params *p)
     note_live(j, w->file->input);
     tachy_run_read_settings(p, j->set);
     p->task = w->task ? w->task : j->task;
+    p->task->input = w->file->input;
     p->source = w->source;
     p->sink = w->sink;
     p->progress = on_progress;
@@ -365,7 +382,7 @@ static int run_in_turn(tachy_job *j)
     int err = TACHY_OK;
     for (int i = 0; i < j->info.nb_files && err == TACHY_OK && !stopped(j); i++)
         err = run_file(&j->work[i]);
-    return err;
+    return err == TACHY_OK && j->task && !stopped(j) ? tachy_stages_finish(j->task) : err;
 }
 
 static int begin_parallel(void *user, int i, struct tachy_run_params *p)

@@ -58,6 +58,7 @@ int job_check_files(tachy_job *j); // looks at the files
 int job_enter_sandbox(const tachy_job *j);
 bool job_writes_nothing(const tachy_job *j);
 bool job_writes_files(const tachy_job *j); // an output is neither an address nor a window
+bool job_is_folder(const char *name); // it is one, or is to be: ends in '/'; NULL: no
 bool job_writes_text(const tachy_job *j); // JSON lines, hashes
 int job_nb_outputs(const tachy_job *j);   // of each file; at least 1
 // The name of output i of a file; NULL: nothing is written.

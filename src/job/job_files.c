@@ -62,7 +62,7 @@ bool job_writes_text(const tachy_job *j)
     return true;
 }
 
-static bool is_folder(const char *name)
+bool job_is_folder(const char *name)
 {
     struct stat st;
     size_t n = name ? strlen(name) : 0;
@@ -106,10 +106,10 @@ static int derive_output(tachy_job *j, struct job_work *w, const char *folder)
 static int find_outputs(tachy_job *j)
 {
     const char *file = j->file;
-    bool folder = is_folder(file), nothing = job_writes_nothing(j) && (!file || is(file, "-"));
+    bool folder = job_is_folder(file), nothing = job_writes_nothing(j) && (!file || is(file, "-"));
     char with_slash[PATH_MAX];
     for (int i = 0; i < j->nb_outputs && j->nb_outputs > 1; i++)
-        if (j->info.nb_files > 1 || is_folder(tachy_output_name(j->outputs[i])))
+        if (j->info.nb_files > 1 || job_is_folder(tachy_output_name(j->outputs[i])))
             return tachy_fail(j->p.log, TACHY_ERR_INVAL, "several outputs are for one input, each with a name of its own; "
                               "give one folder (-o DIR/), or one input");
     if (file && !folder && !nothing && j->info.nb_files > 1)
@@ -320,7 +320,7 @@ static int check_inputs(const tachy_job *j)
 int job_check_files(tachy_job *j)
 {
     int err = TACHY_OK;
-    if (is_folder(j->file) && mkdir(j->file, 0777) < 0 && errno != EEXIST)
+    if (job_is_folder(j->file) && mkdir(j->file, 0777) < 0 && errno != EEXIST)
         return tachy_fail(j->p.log, TACHY_ERR_IO, "%s: the folder cannot be made: %s", j->file, strerror(errno));
     leave_out_done(j);
     for (int i = 0; i < j->info.nb_files && err == TACHY_OK; i++)

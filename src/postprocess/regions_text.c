@@ -144,3 +144,24 @@ void tachy_regions_csv(struct tachy_text *t, const tachy_frame *head, const stru
         add_row(t, &regions[i]);
     }
 }
+
+void tachy_values_csv_columns(struct tachy_text *t, const struct tachy_named v[], int n)
+{
+    tachy_text_add(t, "frame,time");
+    for (int i = 0; i < n; i++)
+        tachy_text_add(t, ",%s", v[i].name);
+    tachy_text_char(t, '\n');
+}
+
+void tachy_values_csv(struct tachy_text *t, const tachy_frame *head, const struct tachy_named v[], int n, double time_s)
+{
+    tachy_text_add(t, "%" PRId64 ",", head->id);
+    if (isfinite(time_s))
+        tachy_text_add(t, "%.6f", time_s);
+    for (int i = 0; i < n; i++) {
+        tachy_text_char(t, ',');
+        if (isfinite(v[i].value))
+            tachy_text_number(t, (float)v[i].value);
+    }
+    tachy_text_char(t, '\n');
+}

@@ -27,3 +27,6 @@ void tachy_regions_json(struct tachy_text *t, const tachy_frame *head, const str
 extern const char tachy_regions_csv_columns[];
 void tachy_regions_csv(struct tachy_text *t, const tachy_frame *head, const struct tachy_region *regions, int nb,
                        double time_s);
+// The same of a task whose frames have values: a row per frame. A value that is not finite is left empty.
+void tachy_values_csv_columns(struct tachy_text *t, const struct tachy_named v[], int n);
+void tachy_values_csv(struct tachy_text *t, const tachy_frame *head, const struct tachy_named v[], int n, double time_s);

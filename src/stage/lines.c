@@ -3,7 +3,8 @@
 #include "base/output_options.h"
 #include "postprocess/text.h"
 
-// The regions as text: a JSON object for each frame, or a row of CSV for each region (docs/results.md).
+// The regions as text: a JSON object for each frame, or a row of CSV for each region, or for each frame if the task's
+// frames have values of their own (docs/results.md).
 
 struct lines {
     bool json, csv;
@@ -13,6 +14,7 @@ struct lines {
 // Of an item.
 struct texts {
     struct tachy_text json, csv;
+    struct tachy_text columns; // of named values
 };
 
 static int open(struct tachy_stage *st, const tachy_settings *s)
@@ -49,13 +51,17 @@ static int write_lines(struct tachy_stage *st, struct tachy_item *item)
     empty(&t->csv);
     if (l->json)
         tachy_regions_json(&t->json, head, r, time_s);
-    if (l->csv)
+    if (l->csv && st->task->values)
+        tachy_values_csv(&t->csv, head, r->values, r->nb_values, time_s);
+    else if (l->csv)
         tachy_regions_csv(&t->csv, head, r->regions, r->nb_regions, time_s);
-    if (t->json.failed || t->csv.failed)
+    if (l->csv && st->task->values && !t->columns.len)
+        tachy_values_csv_columns(&t->columns, r->values, r->nb_values);
+    if (t->json.failed || t->csv.failed || t->columns.failed)
         return TACHY_ERR_NOMEM;
     r->json = l->json ? t->json.p : NULL;
     r->csv = l->csv ? t->csv.p : NULL;
-    r->csv_columns = l->csv ? tachy_regions_csv_columns : NULL;
+    r->csv_columns = !l->csv ? NULL : st->task->values ? t->columns.p : tachy_regions_csv_columns;
     return TACHY_OK;
 }
 
@@ -70,6 +76,7 @@ static void item_close(void *item)
     struct texts *t = item;
     tachy_text_free(&t->json);
     tachy_text_free(&t->csv);
+    tachy_text_free(&t->columns);
 }
 
 const struct tachy_stage_ops tachy_stage_lines = {

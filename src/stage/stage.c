@@ -53,6 +53,14 @@ void tachy_stages_close(tachy_task *t)
         close_stage(t->stage[--t->nb_stages]);
 }
 
+int tachy_stages_finish(tachy_task *t)
+{
+    int err = TACHY_OK;
+    for (int i = 0; i < t->nb_stages && err == TACHY_OK; i++)
+        err = t->stage[i]->ops->finish ? t->stage[i]->ops->finish(t->stage[i]) : TACHY_OK;
+    return err;
+}
+
 int tachy_stages_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out)
 {
     int err = TACHY_OK;

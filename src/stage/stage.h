@@ -10,6 +10,8 @@ int tachy_stage_add(tachy_task *t, const struct tachy_stage_ops *ops, const tach
 int tachy_stage_add_user(tachy_task *t, const char *name, const tachy_settings *s);
 // The stages are closed, the last first. Not the task itself.
 void tachy_stages_close(tachy_task *t);
+// All streams have come to their end without an error: see tachy_stage_ops.finish.
+int tachy_stages_finish(tachy_task *t);
 // A pipeline begins on a stream of `in`; *out: what the sink is given. The task's memory and profile are set.
 int tachy_stages_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out);
 

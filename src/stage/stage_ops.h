@@ -124,6 +124,8 @@ struct tachy_stage_ops {
     // closed and not part of the task. Stages are opened in the task's order.
     int (*open)(struct tachy_stage *st, const tachy_settings *s);
     void (*close)(struct tachy_stage *st); // also after a failed open
+    // After the last item of the last stream, if all went well: for what needs all of them. Once, on the thread that opened it.
+    int (*finish)(struct tachy_stage *st);
     // A pipeline begins: the task's memory, profile and `in` are set; *video comes as the stage before leaves it. Comes
     // again for the next pipeline, when nothing of the last one is left.
     int (*start)(struct tachy_stage *st, struct tachy_video_info *video);
@@ -231,6 +233,8 @@ struct tachy_task {
     struct tachy_task_model model[2]; // that the stage preprocess chooses from
     struct tachy_infer *opened;   // by a stage before preprocess, which takes it over; NULL: none
     struct task_devices *devices; // stage/device.h, of the first stage; NULL: all is the host's
+    const char *input;   // of the stream that runs, as the job names it; NULL: nobody said. Whoever starts a run sets it
+    bool values;         // frames have named values, each the same ones: text without regions tells them
     char *settings;      // that it was opened with: a JSON object, text by path; NULL: none
     struct tachy_stage_save *save; // pipeline/stage_save.h; NULL: nothing is saved
 

@@ -11,6 +11,8 @@ extern const struct tachy_stage_ops tachy_stage_track, tachy_stage_track_cuda;
 // After track on the host: how a portrait moves with the first face, then the portrait in place of the frame. Settings:
 // animation.*.
 extern const struct tachy_stage_ops tachy_stage_drive, tachy_stage_animate;
+// How good a frame is, as named values of it (measure/quality.h). Settings: quality.*.
+extern const struct tachy_stage_ops tachy_stage_quality;
 // The regions as a mask, for a composite (composite.h) that changes what lies in them.
 extern const struct tachy_stage_ops tachy_stage_cover;
 // The regions over the picture. Settings: draw.*; left out where every output is text.

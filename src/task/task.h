@@ -16,6 +16,7 @@ struct tachy_task_ops {
     const struct tachy_task_stage *stages; // in their order; ends with {0}
     // The stages for these settings, which are some of `stages`; NULL: all of them.
     const struct tachy_task_stage *(*choose)(const tachy_settings *s);
+    bool text;                             // it writes text only: JSON lines, unless the output's name or format says CSV
     bool host;                             // its stages have no form for devices: --device cuda is refused
     // Whether the settings contradict each other, before anything is opened: TACHY_ERR_INVAL, after a message. NULL:
     // nothing to check.

@@ -1,0 +1,179 @@
+#include "stage/quality.h"
+#include "stage/stages.h"
+
+#include "base/options.h"
+
+#include <stdlib.h>
+#include <tachy/preprocess.h>
+
+// How good a frame is: the measures of measure/quality.h as named values of the frame.
+
+struct quality {
+    struct quality_report *report; // NULL: none is asked for
+};
+
+enum { LUMA, SMALL, HASH, PICTURES };
+
+// A picture that is made of each frame.
+struct picture {
+    tachy_preprocess *pre;
+    struct tachy_preprocess_params p;
+    uint8_t *data;
+};
+
+struct worker {
+    const struct tachy_log *log;
+    bool hash; // the report's picture is made too
+    int width, height; // of the frames that the pictures are for; 0: none yet
+    struct picture picture[PICTURES];
+};
+
+static const struct tachy_option options[] = {
+    {"quality.report", "quality-report", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Quality",
+     .help = "write counts, duplicates and odd sizes of all inputs together as JSON to this file"},
+    {0},
+};
+
+static int open(struct tachy_stage *st, const tachy_settings *s)
+{
+    struct quality *q = tachy_stage_priv(st);
+    const char *file = tachy_settings_str(s, "quality.report");
+    st->task->values = true;
+    if (file && !(q->report = quality_report_open(file)))
+        return TACHY_ERR_NOMEM;
+    return TACHY_OK;
+}
+
+static void close(struct tachy_stage *st)
+{
+    struct quality *q = tachy_stage_priv(st);
+    quality_report_close(q->report);
+}
+
+static int finish(struct tachy_stage *st)
+{
+    struct quality *q = tachy_stage_priv(st);
+    return q->report ? quality_report_write(q->report, st->task->log) : TACHY_OK;
+}
+
+// ---- A worker's pictures
+
+static void close_pictures(struct worker *w)
+{
+    for (int i = 0; i < PICTURES; i++) {
+        tachy_preprocess_close(&w->picture[i].pre);
+        tachy_aligned_free(w->picture[i].data);
+        w->picture[i] = (struct picture){0};
+    }
+    w->width = 0;
+}
+
+static int open_picture(struct picture *p, enum tachy_channels channels, int width, int height, const struct tachy_log *log)
+{
+    p->p = (struct tachy_preprocess_params){.width = width, .height = height, .dtype = TACHY_U8, .layout = TACHY_NHWC,
+                                            .channels = channels, .fit = TACHY_FIT_STRETCH, .log = log};
+    p->data = tachy_aligned_alloc((size_t)width * (size_t)height * (channels == TACHY_LUMA ? 1 : 3));
+    return p->data ? tachy_preprocess_open(&p->pre, &p->p) : TACHY_ERR_NOMEM;
+}
+
+// A side of a picture whose longer side has at most `most` pixels.
+static int fitted(int side, int longer, int most)
+{
+    return longer <= most ? side : TACHY_MAX((int)((int64_t)side * most / longer), 1);
+}
+
+static int fit_pictures(struct worker *w, const tachy_frame *f)
+{
+    int longer = TACHY_MAX(f->width, f->height), fold = longer > TACHY_QUALITY_BLURRY ? TACHY_QUALITY_FOLD : 1;
+    if (w->width == f->width && w->height == f->height)
+        return TACHY_OK;
+    close_pictures(w);
+    int err = open_picture(&w->picture[LUMA], TACHY_LUMA, fitted(f->width, longer, TACHY_QUALITY_LUMA),
+                           fitted(f->height, longer, TACHY_QUALITY_LUMA), w->log);
+    if (err == TACHY_OK)
+        err = open_picture(&w->picture[SMALL], TACHY_RGB, fold * fitted(f->width, longer, TACHY_QUALITY_BLURRY),
+                           fold * fitted(f->height, longer, TACHY_QUALITY_BLURRY), w->log);
+    if (err == TACHY_OK && w->hash)
+        err = open_picture(&w->picture[HASH], TACHY_LUMA, 32, 32, w->log);
+    w->width = err == TACHY_OK ? f->width : 0;
+    w->height = f->height;
+    return err;
+}
+
+static int make_picture(struct picture *p, const tachy_frame *f)
+{
+    int64_t n = p->p.channels == TACHY_LUMA ? 1 : 3;
+    struct tachy_tensor t = {.data = p->data, .dtype = TACHY_U8, .rank = 3, .shape = {p->p.height, p->p.width, n},
+                             .stride = {p->p.width * n, n, 1}};
+    return tachy_preprocess_run(p->pre, f, NULL, &t, NULL);
+}
+
+static int worker_open(struct tachy_stage *st, int batch, void **worker)
+{
+    const struct quality *q = tachy_stage_priv(st);
+    struct worker *w = *worker = calloc(1, sizeof(*w));
+    if (!w)
+        return TACHY_ERR_NOMEM;
+    w->log = st->task->log;
+    w->hash = q->report;
+    return TACHY_OK;
+}
+
+static void worker_close(void *worker)
+{
+    close_pictures(worker);
+    free(worker);
+}
+
+// ---- A frame
+
+static double aspect_of(const struct tachy_video_info *in, const tachy_frame *f)
+{
+    double sar = in->sar.num > 0 && in->sar.den > 0 ? (double)in->sar.num / in->sar.den : 1;
+    double aspect = sar * f->width / f->height;
+    return in->rotation % 180 ? 1 / aspect : aspect;
+}
+
+static int measure(struct tachy_stage *st, struct worker *w, struct tachy_item *item)
+{
+    const struct quality *q = tachy_stage_priv(st);
+    const struct picture *luma = &w->picture[LUMA], *small = &w->picture[SMALL];
+    double value[TACHY_Q_COUNT];
+    int err = fit_pictures(w, item->in);
+    for (int i = 0; i < PICTURES && err == TACHY_OK; i++)
+        err = w->picture[i].pre ? make_picture(&w->picture[i], item->in) : TACHY_OK;
+    if (err < 0)
+        return err;
+    struct tachy_quality_view v = {
+        .frame = item->in, .luma = luma->data, .luma_width = luma->p.width, .luma_height = luma->p.height,
+        .small = small->data, .small_width = small->p.width, .small_height = small->p.height,
+        .fold = TACHY_MAX(w->width, w->height) > TACHY_QUALITY_BLURRY ? TACHY_QUALITY_FOLD : 1,
+        .aspect = aspect_of(&st->task->in, item->in),
+    };
+    err = tachy_quality_of(&v, value);
+    for (int i = 0; i < TACHY_Q_COUNT && err == TACHY_OK; i++)
+        err = tachy_item_set_value(item, tachy_quality_names[i], value[i]);
+    if (err == TACHY_OK && q->report)
+        err = quality_report_add(q->report, st->task->input, item->in->id, value, tachy_quality_digest(item->in),
+                                 tachy_quality_hash(w->picture[HASH].data));
+    return err;
+}
+
+static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
+{
+    for (int i = 0; i < n; i++)
+        err[i] = measure(st, worker, pieces[i].item);
+}
+
+const struct tachy_stage_ops tachy_stage_quality = {
+    .name = "quality",
+    .options = options,
+    .flags = TACHY_STAGE_READS,
+    .priv_size = sizeof(struct quality),
+    .open = open,
+    .close = close,
+    .finish = finish,
+    .worker_open = worker_open,
+    .worker_close = worker_close,
+    .run = run,
+};

@@ -1,0 +1,42 @@
+#include "base/base.h"
+#include "stage/stages.h"
+#include "task/task.h"
+
+static const struct tachy_task_stage stages[] = {
+    {&tachy_stage_quality, NULL},
+    {&tachy_stage_lines, NULL},
+    {0},
+};
+
+static const struct tachy_example examples[] = {
+    {"tachy quality talk.mp4", "writes talk.quality.jsonl: blur, noise, exposure and more of each frame"},
+    {"tachy quality photos/ -o measured/ --quality-report report.json", "the same of pictures, with duplicates and odd sizes of them all"},
+    {"tachy quality talk.mp4 -o talk.csv", "a row per frame"},
+    {0},
+};
+
+static int check(const tachy_settings *s, const struct tachy_log *log)
+{
+    if (!tachy_settings_is_set(s, "quality.report"))
+        return TACHY_OK;
+    if (tachy_settings_int(s, "run.parallel") > 1)
+        return tachy_fail(log, TACHY_ERR_INVAL, "--quality-report is over all inputs, one after the other; leave --parallel out");
+    if (tachy_settings_bool(s, "output.resume"))
+        return tachy_fail(log, TACHY_ERR_INVAL, "--quality-report is over all frames of one run; leave --resume out");
+    return TACHY_OK;
+}
+
+const struct tachy_task_ops tachy_task_quality = {
+    .info =
+        {
+            .name = "quality",
+            .summary = "measure how good each frame is",
+            .details = "Measures blur, noise, blocking, exposure, colour and size of each frame, without a network, and makes the "
+                       "checks of CleanVision. The output is .jsonl or .csv (docs/quality.md).",
+            .examples = examples,
+        },
+    .stages = stages,
+    .text = true,
+    .host = true,
+    .check = check,
+};
