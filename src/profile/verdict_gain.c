@@ -65,11 +65,12 @@ bool verdict_cores_busy(const struct tachy_verdict_in *in)
 {
     if (in->process_cpu_s + queued(in) >= 0.85 * in->cores * in->seconds)
         return true;
-    // Others' doing.
+    // Others' doing: a part wants a core all the time, or half a core's time is waited for. Threads that also wait for each
+    // other, as in a short run, want none all the time.
     bool none_free = free_cores(in) - in->process_cpu_s / in->seconds < 0.1 * in->cores;
     return none_free && in->other_cpu_s > 0 &&
            (wants_cores(&in->source, in->seconds) || wants_cores(&in->work, in->seconds) ||
-            wants_cores(&in->sink, in->seconds));
+            wants_cores(&in->sink, in->seconds) || queued(in) >= 0.5 * in->seconds);
 }
 
 // Cores that this process can have: what it used and what was idle; where it wanted little and

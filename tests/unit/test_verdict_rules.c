@@ -137,6 +137,28 @@ TEST(other_programs)
     CHECK(strstr(v.words, "Both cores are busy"));
 }
 
+// As measured in a run of a second beside other work: workers that are idle a third of the time, and no core that is.
+TEST(other_programs_beside_a_short_run)
+{
+    struct tachy_verdict_in in = quiet();
+    in.cores = 2;
+    in.source = (struct verdict_stage){1, 2.5, 0.7, 1.8};
+    in.work = (struct verdict_stage){2, 14, 3.2, 5.4};
+    in.work_queued_s = in.work.queued_s;
+    in.sink = (struct verdict_stage){1, 0, 0, 0};
+    in.held_back_s = 7.5;
+    in.starved_s = 9.3;
+    in.step_busy_s[TEST_STEP_MODEL] = 11;
+    in.process_cpu_s = 3.9;
+    struct tachy_verdict v;
+    tachy_verdict(&v, &in);
+    CHECK(strstr(v.remedy, "--workers 4")); // cores are idle
+    in.other_cpu_s = 16.2;
+    tachy_verdict(&v, &in);
+    CHECK_STR(v.name, "engine");
+    CHECK(strstr(v.words, "Both cores are busy") && !strstr(v.remedy, "--workers"));
+}
+
 // Runs with a known bottleneck, as figures: what is found, and that the remedy is one for this run.
 struct known {
     const char *what;
@@ -350,6 +372,6 @@ TEST(readings_of_the_system)
     CHECK_INT(system(command), 0);
 }
 
-TEST_MAIN(TEST_CASE(transfer), TEST_CASE(decode_says_what_helps), TEST_CASE(thermal), TEST_CASE(short_of_memory), TEST_CASE(other_programs), TEST_CASE(known_bottlenecks),
-          TEST_CASE(too_short_to_tell), TEST_CASE(any_figures_are_taken),
+TEST_MAIN(TEST_CASE(transfer), TEST_CASE(decode_says_what_helps), TEST_CASE(thermal), TEST_CASE(short_of_memory), TEST_CASE(other_programs),
+          TEST_CASE(other_programs_beside_a_short_run), TEST_CASE(known_bottlenecks), TEST_CASE(too_short_to_tell), TEST_CASE(any_figures_are_taken),
           TEST_CASE(as_text_and_json), TEST_CASE(readings_of_the_system))
