@@ -12,11 +12,11 @@ import time
 
 import numpy as np
 import onnx
-from common import ROOT, TACHY, Case, ffmpeg, main, run
+from common import DEPS, ROOT, TACHY, Case, ffmpeg, main, run
 
 PAGE = (ROOT / "docs" / "from-python.md").read_text()
 FILES = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
-COMMANDS = [line.split("  #")[0].strip() for line in re.search(r"```sh\n(.*?)```", PAGE, re.S)[1].splitlines()]
+COMMANDS = [re.split(r"\s+# ", line)[0] for line in re.search(r"```sh\n(.*?)```", PAGE, re.S)[1].splitlines()]
 KEYS = re.findall(r"(?m)^\| `([a-z_.0-9]+)` \| (works|not needed|not yet) \|", PAGE)
 MISTAKES = re.findall(r"(?m)^\| `(tachy .*?)` \| (.*?) \|$", PAGE)
 TAKEN = re.findall(r'(?m)^    \{"([a-z_.0-9]+)", "([^"]+)"\},', (ROOT / "tests" / "unit" / "test_schema.c").read_text())
@@ -47,7 +47,8 @@ def command(line, cwd):
     args = shlex.split(line)[1:]
     if "segment" in args and "config" not in args:  # nobody is in these pictures
         args += ["--focus", "off"]
-    return subprocess.run([TACHY, *args], capture_output=True, text=True, cwd=cwd, timeout=300)
+    env = dict(os.environ, XDG_CACHE_HOME=str(cwd / "cache"), XDG_STATE_HOME=str(cwd / "state"))
+    return subprocess.run([TACHY, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=cwd, env=env, timeout=300)
 
 
 class Files(Case):
@@ -124,9 +125,23 @@ class Runs(Case):
         os.link(self.tmp / "in.mp4", self.tmp / "clips" / "a.mp4")
         os.link(self.tmp / "in.mp4", self.tmp / "clips" / "b.mp4")
 
+    def labels(self):
+        """A network that gives three classes the mean of a colour each, and its card."""
+        node, value = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+        x, y = (value(n, onnx.TensorProto.FLOAT, shape) for n, shape in (("x", [1, 3, 32, 32]), ("y", [1, 3])))
+        graph = onnx.helper.make_graph([node("GlobalAveragePool", ["x"], ["m"]), node("Flatten", ["m"], ["y"])], "labels", [x], [y])
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+        onnx.save(model, str(self.tmp / "labels.onnx"))
+        (self.tmp / "labels.json").write_text(json.dumps({
+            "name": "labels", "task": "classify", "file": "labels.onnx",
+            "input": {"width": 32, "height": 32, "layout": "nchw", "scale": 1 / 255},
+            "outputs": [{"meaning": "classes", "activation": "softmax", "labels": ["red", "green", "blue"]}]}))
+
     def test_each_command(self):
         (self.tmp / "studio.yaml").write_text(FILES[0])
-        self.assertGreaterEqual(len(COMMANDS), 15)
+        self.labels()
+        ffmpeg("-i", DEPS / "media" / "astronaut.png", "-vf", "crop=300:300:80:0", self.tmp / "portrait.jpg")
+        self.assertGreaterEqual(len(COMMANDS), 20)
         for line in COMMANDS:
             p = command(line, self.tmp)
             self.assertEqual(p.returncode, 0, f"{line}\n{p.stderr}")
