@@ -14,6 +14,7 @@ struct parser {
     char **argv;
     int at;                            // next element of argv
     const struct tachy_option **used;  // rows that were given, argc at most
+    bool *by_path;                     // of each: it was given as its path
     int n_used;
 };
 
@@ -205,6 +206,7 @@ static int take_option(struct parser *p, const char *arg)
     else
         err = take_value(p, arg, &f);
     const char *second = err == TACHY_OK ? take_second(p, &f) : NULL;
+    p->by_path[p->n_used] = !strcmp(f.name, f.option->path);
     p->used[p->n_used++] = f.option;
     pass_on(p, f.option, from);
     if (err == TACHY_OK)
@@ -264,7 +266,7 @@ static int check_verb(const struct parser *p)
         return TACHY_ERR_INVAL;
     }
     for (int i = 0; v && i < p->n_used; i++) {
-        if (p->used[i]->verbs & options)
+        if (p->used[i]->verbs & (options | (p->by_path[i] ? v->by_path : 0)))
             continue;
         if (p->c->inner)
             v = p->c->inner;
@@ -282,7 +284,8 @@ int args_parse(struct cli *c, int argc, char **argv)
     c->inner_argv = calloc((size_t)argc + 2, sizeof(*c->inner_argv));
     c->inner_row = calloc((size_t)argc + 2, sizeof(*c->inner_row));
     p.used = calloc((size_t)argc + 1, sizeof(*p.used));
-    int err = c->args && c->inner_argv && c->inner_row && p.used ? TACHY_OK : TACHY_ERR_NOMEM;
+    p.by_path = calloc((size_t)argc + 1, sizeof(*p.by_path));
+    int err = c->args && c->inner_argv && c->inner_row && p.used && p.by_path ? TACHY_OK : TACHY_ERR_NOMEM;
     bool options = true;
     while (err == TACHY_OK && p.at < argc) {
         const char *arg = argv[p.at++];
@@ -304,5 +307,6 @@ int args_parse(struct cli *c, int argc, char **argv)
     for (size_t i = 0; i < n && err == TACHY_OK; i++)
         err = load_settings(c, files[i]);
     free(p.used);
+    free(p.by_path);
     return err;
 }

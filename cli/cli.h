@@ -45,6 +45,7 @@ struct verb {
     const char *details;  // paragraphs, separated by an empty line; may be NULL
     const char *words;    // first arguments to choose from: "list|pull"; may be NULL
     unsigned options;     // TACHY_VERB_*: rows of the option table that belong here
+    unsigned by_path;     // TACHY_VERB_*: rows that are taken by their path alone, --pose.max_people, and are not in help
     const struct tachy_example *examples; // ends with {0}; NULL: none
     bool wraps;           // another verb and its arguments follow: tachy profile segment ...
     int (*run)(struct cli *c); // returns an exit status
@@ -52,7 +53,7 @@ struct verb {
 enum { VERB_GENERAL = 1 << 15 }; // takes the rows of TACHY_VERB_ALL only
 
 extern const struct verb verb_probe, verb_doctor, verb_model, verb_engine, verb_config, verb_profile, verb_tune,
-    verb_replay, verb_compare_mattes, verb_shell, verb_help, verb_man, verb_completion;
+    verb_replay, verb_compare_mattes, verb_curate, verb_shell, verb_help, verb_man, verb_completion;
 const struct verb *const *cli_verbs(void); // ends with NULL
 const struct verb *cli_verb(const char *name);
 // The sentence for a name that is no verb, with the nearest one; left for message_failed(). TACHY_ERR_INVAL.
@@ -283,6 +284,9 @@ struct progress {
 };
 void progress_start(struct progress *p, const struct cli *c, const char *name);
 bool progress_show(void *progress, const struct tachy_progress *now); // for tachy_run_params
+// The same of a run over many inputs, whose share is that of their bytes.
+struct tachy_curate_progress;
+void progress_inputs(struct progress *p, const struct tachy_curate_progress *now);
 void progress_end(struct progress *p);
 // One line of at most `width` columns, without newline.
 void progress_line(char *buf, size_t size, int width, bool bar, const struct tachy_progress *now);

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <tachy/curate.h>
 #include <unistd.h>
 
 enum { BAR_MIN = 10, BAR_MAX = 40, LINE_EVERY_S = 5 };
@@ -113,6 +114,33 @@ bool progress_show(void *progress, const struct tachy_progress *now)
         message_note(p->log, "%s: %s", p->name, line);
     }
     return true;
+}
+
+void progress_inputs(struct progress *p, const struct tachy_curate_progress *now)
+{
+    char line[256] = "", part[128];
+    int width = p->bar ? terminal_width(stderr) - 1 : 200;
+    if (p->off || now->seconds - p->last_s < (p->bar ? 0.24 : LINE_EVERY_S))
+        return;
+    p->last_s = now->seconds;
+    snprintf(part, sizeof(part), "%3.0f %%", now->share * 100);
+    add(line, sizeof(line), width, part);
+    snprintf(part, sizeof(part), "%d/%d inputs", now->done, now->files);
+    add(line, sizeof(line), width, part);
+    snprintf(part, sizeof(part), "%lld frames  %.1f fps", (long long)now->frames, now->fps);
+    add(line, sizeof(line), width, part);
+    if (now->eta >= 0) {
+        memcpy(part, "ETA ", 4);
+        clock_text(part + 4, sizeof(part) - 4, now->eta);
+        add(line, sizeof(line), width, part);
+    }
+    const char *slash = now->file ? strrchr(now->file, '/') : NULL;
+    snprintf(part, sizeof(part), "%.80s", slash ? slash + 1 : now->file ? now->file : "");
+    add(line, sizeof(line), width, part);
+    if (p->bar)
+        message_status(line);
+    else
+        message_note(p->log, "%s: %s", p->name, line);
 }
 
 void progress_end(struct progress *p)

@@ -4,6 +4,7 @@
 #include <tachy/common.h>
 #include <tachy/compare.h>
 #include <tachy/control.h>
+#include <tachy/curate.h>
 #include <tachy/doctor.h>
 #include <tachy/engine.h>
 #include <tachy/frame.h>

@@ -6,19 +6,19 @@
 
 const struct tachy_option tachy_gpu_options[] = {
     {"gpu.id", "gpu-id", 0, TACHY_OPT_INT, "0", .max = TACHY_MAX_GPUS - 1, .group = "GPU",
-     .verbs = TACHY_VERB_RUN | TACHY_VERB_ENGINE,
+     .verbs = TACHY_VERB_RUN | TACHY_VERB_ENGINE | TACHY_VERB_CURATE,
      .help = "number of the GPU that is used, as CUDA counts them"},
-    {"gpu.ids", "gpus", 0, TACHY_OPT_STRING, .arg = "LIST", .group = "GPU", .verbs = TACHY_VERB_RUN,
+    {"gpu.ids", "gpus", 0, TACHY_OPT_STRING, .arg = "LIST", .group = "GPU", .verbs = TACHY_VERB_RUN | TACHY_VERB_CURATE,
      .help = "GPUs that one run is spread over: numbers with commas between them, or all; in the place of --gpu-id"},
     {"gpu.device", "device", 0, TACHY_OPT_ENUM, "auto", .values = "auto|cpu|cuda", .group = "GPU",
-     .verbs = TACHY_VERB_RUN | TACHY_VERB_ENGINE,
+     .verbs = TACHY_VERB_RUN | TACHY_VERB_ENGINE | TACHY_VERB_CURATE,
      .help = "cuda: process frames on the GPU, from the decoder to the finished picture; cpu: on the CPU; auto: on the GPU "
              "if there is one that the kernels run on and it does all that is asked for"},
     {"gpu.precision", "precision", 0, TACHY_OPT_ENUM, .values = "fp32|tf32|fp16|bf16|int8|mixed", .group = "GPU",
-     .verbs = TACHY_VERB_RUN | TACHY_VERB_REPLAY,
+     .verbs = TACHY_VERB_RUN | TACHY_VERB_REPLAY | TACHY_VERB_CURATE,
      .help = "what the model is computed in on a GPU; mixed, the default there: fp16 but for what it harms. The CPU "
              "computes in fp32"},
-    {"gpu.fp16", "fp16", 0, TACHY_OPT_BOOL, .group = "GPU", .verbs = TACHY_VERB_RUN | TACHY_VERB_REPLAY,
+    {"gpu.fp16", "fp16", 0, TACHY_OPT_BOOL, .group = "GPU", .verbs = TACHY_VERB_RUN | TACHY_VERB_REPLAY | TACHY_VERB_CURATE,
      .help = "the same as --precision fp16"},
     {"gpu.allow_tf32", NULL, 0, TACHY_OPT_BOOL, .group = "GPU", .verbs = TACHY_VERB_RUN,
      .help = "with the provider cuda-ort and without gpu.precision: yes is tf32, no is fp32; tachy rounds to tf32 with "

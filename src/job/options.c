@@ -1,4 +1,5 @@
 #include "cuda/gpu_options.h"
+#include "curate/curate_options.h"
 #include "job/job.h"
 #include "pipeline/run_options.h"
 #include "sink/sink_options.h"
@@ -6,6 +7,7 @@
 #include "task/task.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 // The rows of all parts as the one table of <tachy/settings.h>. It is joined once and constant from then on.
 
@@ -38,6 +40,18 @@ static void add(const struct tachy_option *rows, unsigned verbs)
         add_row(rows, verbs);
 }
 
+// Rows that every task of `tachy curate` has, below its name.
+static void add_task_rows(size_t task)
+{
+    static char paths[16][4][40];
+    for (size_t i = 0; tachy_curate_task_options[i].path && task < TACHY_ARRAY_SIZE(paths); i++) {
+        struct tachy_option row = tachy_curate_task_options[i];
+        snprintf(paths[task][i], sizeof(paths[0][0]), "%s.%s", tachy_tasks[task]->info.name, row.path);
+        row.path = paths[task][i];
+        add_row(&row, row.verbs);
+    }
+}
+
 static void join(void)
 {
     add(tachy_job_options, 0);
@@ -50,6 +64,9 @@ static void join(void)
     for (size_t i = 0; tachy_tasks[i]; i++)
         for (const struct tachy_task_stage *s = tachy_tasks[i]->stages; s->cpu || s->cuda; s++)
             add((s->cpu ? s->cpu : s->cuda)->options, TACHY_VERB_TASK(i));
+    add(tachy_curate_options, 0);
+    for (size_t i = 0; tachy_tasks[i]; i++)
+        add_task_rows(i);
     add(tachy_gpu_options, 0);
     add(tachy_run_options, 0);
     add(tachy_job_run_options, 0);

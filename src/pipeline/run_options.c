@@ -6,23 +6,23 @@
 
 const struct tachy_option tachy_run_options[] = {
     {"model.batch_size", "batch", 0, TACHY_OPT_INT, "1", .min = 1, .max = 256, .group = "Model",
-     .verbs = TACHY_VERB_RUN, .aliases = "batch-size", .range = true, .tune = "1|2|4|8|16|32", .tune_changes = true,
+     .verbs = TACHY_VERB_RUN | TACHY_VERB_CURATE, .aliases = "batch-size", .range = true, .tune = "1|2|4|8|16|32", .tune_changes = true,
      .help = "pictures in one run of the model, of all inputs together; more than 1 where the model takes them; of a "
              "range (16-32) the upper end",
      .keys = TACHY_KEYS(TACHY_KEY("batching.dynamic.max_batch_size"),
      TACHY_KEY("pipeline.stages.inference.batch_size"))},
-    {"model.num_workers", "workers", 0, TACHY_OPT_INT, "0", .max = 1024, .group = "Model", .verbs = TACHY_VERB_RUN,
+    {"model.num_workers", "workers", 0, TACHY_OPT_INT, "0", .max = 1024, .group = "Model", .verbs = TACHY_VERB_RUN | TACHY_VERB_CURATE,
      .tune = "cores", .help = "frames in work side by side; 0: one per core, or two if a GPU runs everything",
      .keys = TACHY_KEYS(TACHY_KEY("processing.num_threads"))},
     {"processing.max_memory", "max-memory", 0, TACHY_OPT_INT, "0", .max = 1 << 30, .arg = "MIB", .group = "Model",
-     .verbs = TACHY_VERB_RUN,
+     .verbs = TACHY_VERB_RUN | TACHY_VERB_CURATE,
      .help = "bound of what is in flight in MiB: pictures and results; 0: 160 MiB or what the workers need"},
     {"processing.max_queue_size", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 4096, .group = "Processing",
      .verbs = TACHY_VERB_RUN, .help = "frames that may wait for a worker, as performance.prefetch_frames; the smaller holds"},
     {"model.prefetch_factor", NULL, 0, TACHY_OPT_INT, .max = 64, .group = "Model", .verbs = TACHY_VERB_RUN,
      .help = "batches that may wait for each worker; 0: as many frames as processing.max_memory holds"},
     {"batching.dynamic.timeout_ms", NULL, 0, TACHY_OPT_FLOAT, .max = 60000, .group = "Pipeline",
-     .verbs = TACHY_VERB_RUN, .help = "how long a picture waits in ms for others to fill a batch with; 0: 5"},
+     .verbs = TACHY_VERB_RUN | TACHY_VERB_CURATE, .help = "how long a picture waits in ms for others to fill a batch with; 0: 5"},
     {"performance.live", "live", 0, TACHY_OPT_BOOL, "no", .group = "Performance", .verbs = TACHY_VERB_RUN,
      .help = "never hold back the source: the newest frame wins, and frames that nobody has time for are shed and "
              "counted; without it every frame is worked on"},

@@ -30,6 +30,15 @@ void tachy_text_char(struct tachy_text *t, char c)
     t->p[t->len] = '\0';
 }
 
+void tachy_text_put(struct tachy_text *t, const char *s, size_t n)
+{
+    if (!room(t, n))
+        return;
+    memcpy(t->p + t->len, s, n);
+    t->len += n;
+    t->p[t->len] = '\0';
+}
+
 void tachy_text_add(struct tachy_text *t, const char *fmt, ...)
 {
     va_list ap;

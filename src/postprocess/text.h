@@ -10,7 +10,8 @@ struct tachy_text {
     size_t len, cap;
     bool failed; // out of memory; what follows is dropped
 };
-void tachy_text_add(struct tachy_text *t, const char *fmt, ...) TACHY_PRINTF(2, 3);
+void tachy_text_add(struct tachy_text *t, const char *fmt, ...) TACHY_PRINTF(2, 3); // numbers and short names: 255 bytes
+void tachy_text_put(struct tachy_text *t, const char *s, size_t n); // as it is, of any length
 void tachy_text_char(struct tachy_text *t, char c);
 // A number with as few digits as give the same float back; JSON has no NaN and no infinity, so they are null.
 void tachy_text_number(struct tachy_text *t, float v);

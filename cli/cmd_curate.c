@@ -1,0 +1,92 @@
+#include "cli.h"
+
+#include <string.h>
+#include <strings.h>
+#include <tachy/curate.h>
+
+// docs/curate.md documents the job file, the expressions and the folder of results.
+
+static void show(void *user, const struct tachy_curate_progress *now) { progress_inputs(user, now); }
+
+static int print(const struct cli *c, const struct tachy_curate_summary *s, int err)
+{
+    char text[512];
+    json_t *o = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:f}", "files", s->files, "done", s->done, "before", s->before,
+                          "same", s->same, "failed", s->failed, "left", s->left, "decoded", (json_int_t)s->decoded, "frames",
+                          (json_int_t)s->frames, "kept", (json_int_t)s->kept, "seconds", s->seconds);
+    snprintf(text, sizeof(text), "%d inputs: %d done, %d done before, %d copies, %d failed, %d left\n"
+             "%lld frames decoded in %.1f s (%.1f a second); %lld frames have results, %lld are kept\n", s->files, s->done, s->before,
+             s->same, s->failed, s->left, (long long)s->decoded, s->seconds, s->seconds > 0 ? (double)s->decoded / s->seconds : 0,
+             (long long)s->frames, (long long)s->kept);
+    const char *file = tachy_settings_str(c->settings, "run.json");
+    if (file)
+        return cli_write_json(c, o);
+    json_decref(o);
+    if (s->files && c->log.max_level >= TACHY_LOG_INFO)
+        fputs(text, stdout);
+    return err;
+}
+
+static bool ends(const char *name, const char *tail)
+{
+    size_t n = strlen(name), m = strlen(tail);
+    return n >= m && !strcasecmp(name + n - m, tail);
+}
+
+// A first argument that is a YAML file is the job; all others are inputs.
+static int take_job(struct cli *c)
+{
+    bool job = c->n_args && (ends(c->args[0], ".yaml") || ends(c->args[0], ".yml"));
+    int err = job ? tachy_settings_load(c->settings, c->args[0]) : TACHY_OK;
+    for (size_t i = job; i < c->n_args && err == TACHY_OK; i++)
+        err = tachy_settings_set(c->settings, "input.files", c->args[i], "command line");
+    return err;
+}
+
+static int run_curate(struct cli *c)
+{
+    struct tachy_curate_summary s = {0};
+    struct progress bar;
+    tachy_control *control = NULL;
+    int err = cli_check_json(c);
+    if (err == TACHY_OK)
+        err = take_job(c);
+    if (err < 0)
+        return err == TACHY_ERR_FORMAT || err == TACHY_ERR_INVAL ? (message_failed(err), STATUS_USAGE) : message_failed(err);
+    cli_level(c); // of the job file
+    err = control_open(&control);
+    if (err < 0)
+        return message_failed(err);
+    progress_start(&bar, c, "curate");
+    err = tachy_curate(tachy_curate_params(.settings = c->settings, .progress = show, .user = &bar, .control = control, .log = &c->log),
+                       &s);
+    progress_end(&bar);
+    control_close(&control);
+    int printed = print(c, &s, TACHY_OK);
+    bool misused = err == TACHY_ERR_INVAL && !s.files;
+    err = err < 0 ? err : printed;
+    int status = err < 0 ? message_failed(err) : STATUS_OK;
+    return misused ? STATUS_USAGE : status;
+}
+
+const struct verb verb_curate = {
+    .name = "curate",
+    .usage = "[options] [JOB.yaml] IN... [-o DIR]",
+    .summary = "run several tasks over one decoding of many files",
+    .details =
+        "Every input is decoded once, and each task of the job sees the same frames. Inputs are videos, pictures, folders with all "
+        "that lies below them, patterns in quotes and lists (.txt, a path a line).\n\n"
+        "JOB.yaml is a configuration file: the tasks stand in curate.tasks, the settings of each in its section, with `when`, a "
+        "condition on what the tasks before it found. The settings of a task can be given as --TASK.NAME as well. curate.keep is a "
+        "filter. docs/curate.md has the expressions.\n\n"
+        "DIR (curated) gets results.jsonl, a line a frame, and files.jsonl, a line for each input that is done. A run that was "
+        "ended, whatever ended it, goes on with the same command; inputs are known by their bytes. One that fails is listed in "
+        "failed.jsonl, the others go on, and the exit status is 75.",
+    .options = TACHY_VERB_CURATE,
+    .by_path = TACHY_VERB_TASKS,
+    .examples = EXAMPLES({"tachy curate --tasks detect,pose clips/ -o found", "faces and poses of all videos and pictures"},
+                         {"tachy curate job.yaml 'raw/*.mp4' more.txt -o found", "as the job file says"},
+                         {"tachy curate --tasks detect,pose --pose.when 'detect >= 1' --keep 'pose.score > 0.5' clips/",
+                          "poses only where there is a face"}),
+    .run = run_curate,
+};

@@ -1,0 +1,162 @@
+#pragma once
+#include "base/base.h"
+#include "base/index.h"
+#include "base/thread.h"
+#include "curate/expression.h"
+#include "postprocess/text.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <tachy/curate.h>
+#include <tachy/pipeline.h>
+#include <tachy/source.h>
+#include <tachy/task.h>
+
+// How a run goes. The reader (read.c) decodes each input once and pushes the same frame into a stream of each task
+// (streams.c), all in one pipeline. A frame that is on its way is a record. Records pass the levels in order: level 0 waits
+// for the results of the tasks without a condition; each further level is one task with a condition, which is evaluated over
+// the results so far, and only if it holds is the frame pushed to that task. Behind the last level the writer (write.c)
+// filters and writes. Every level has a thread, so none waits for a later one.
+
+enum { CURATE_TASKS_MAX = 16 };
+
+// One task of the run, with settings of its own.
+struct curate_task {
+    const char *name;
+    int index; // as tachy_task_at() counts
+    tachy_settings *set;
+    struct curate_expression *when; // NULL: every frame
+    int level;
+};
+
+// What is to be done of an input.
+enum curate_state { CURATE_TODO, CURATE_BEFORE, CURATE_DONE, CURATE_SAME, CURATE_RETRY, CURATE_FAILED };
+
+struct curate_file {
+    char *path;
+    int64_t number;  // in the list of all inputs, from 0
+    uint64_t digest[2]; // of its bytes
+    int64_t size;    // bytes
+    int64_t mtime;   // nanoseconds
+    enum curate_state state; // the reader's until its end is queued, then the writer's
+    bool known;      // the digest is known
+    int first;       // index of an input before it with the same bytes, plus one; 0: none
+    char why[256];   // of a failure
+    int64_t begin;   // the writer's: where its lines begin in results.jsonl
+    int64_t frames, kept, decoded;
+    double share;    // of it that has been written, 0..1
+};
+
+struct curate_set; // streams.c
+
+// A frame on its way, or the end of an input.
+struct curate_record {
+    struct curate_record *next;
+    struct curate_file *file;
+    struct curate_set *set;
+    tachy_frame *frame; // until the writer is done with it; NULL: the end of the input
+    struct tachy_frame head; // all but the pixels
+    double time;        // seconds; NaN: not known
+    double share;       // of the input up to here, 0..1
+    int err;            // of the end: how the input ended; else TACHY_OK, or a task has failed on this frame
+    bool retry;         // err is another frame's fault
+    bool pushed[CURATE_TASKS_MAX];
+    struct tachy_text text[CURATE_TASKS_MAX]; // a JSON object of each task that has seen it
+    struct curate_value *value; // in the order of curate.names
+};
+
+struct curate_queue {
+    pthread_mutex_t lock;
+    pthread_cond_t cond;
+    struct curate_record *first, **last;
+};
+
+struct curate {
+    struct tachy_curate_params p;
+    const struct tachy_log *log;
+    tachy_settings *set;
+    struct curate_task task[CURATE_TASKS_MAX];
+    int nb_tasks, nb_levels;
+    struct curate_names names;
+    atomic_bool *valued;            // of each name: some frame had a value
+    struct curate_expression *keep; // NULL: every frame
+
+    struct curate_file *file;
+    int nb_files;
+    struct tachy_index seen; // the reader's: files by digest
+    int64_t listed; // before --sample and --shard left some out
+
+    tachy_pipeline *pipeline;
+    struct curate_queue queue[CURATE_TASKS_MAX + 2]; // in front of each level, and of the writer
+    pthread_mutex_t room_lock;
+    pthread_cond_t room_cond;
+    int room;          // records with a frame that may still be made
+    int nb_room;
+    struct curate_streams *streams;
+    atomic_bool stop;  // the writer cannot go on
+    int read_err;      // of the reader, after it was joined
+
+    struct curate_ledger *ledger;
+    struct tachy_curate_summary sum;
+    uint64_t began;    // tachy_now_ns()
+};
+
+// tasks.c: reads curate.tasks, each with its section, conditions and the filter.
+int curate_tasks_open(struct curate *c);
+void curate_tasks_close(struct curate *c);
+
+// inputs.c: c->file, from input.files; --sample is applied.
+int curate_inputs_list(struct curate *c);
+void curate_inputs_free(struct curate *c);
+// Reads the whole file and sets its digest.
+int curate_digest(struct curate_file *f, const int *stop, const struct tachy_log *log);
+
+// values.c: what the names of the expressions stand for.
+void curate_values_of_frame(const struct curate *c, struct curate_record *r);
+// Those that a task's result says; what is set already stays.
+void curate_values_of_result(const struct curate *c, struct curate_record *r, int task, const struct tachy_result *result);
+// Warns of names that no frame had a value of: most likely they are misspelt.
+void curate_values_check(const struct curate *c);
+
+// streams.c: a stream of each task for frames of one format, opened when the first such frame comes. The sets that were
+// used last are kept. One thread takes, any gives back.
+int curate_streams_open(struct curate *c);
+void curate_streams_close(struct curate *c);
+int curate_streams_take(struct curate *c, const struct tachy_video_info *info, struct curate_set **out);
+void curate_set_ref(struct curate *c, struct curate_set *set);
+void curate_set_unref(struct curate *c, struct curate_set *set);
+tachy_stream *curate_set_stream(struct curate_set *set, int task);
+// A task has failed on a frame: nothing more goes through this set.
+void curate_set_break(struct curate_set *set, int err);
+bool curate_set_broken(const struct curate_set *set);
+
+// read.c: pushes the frames of the files that are CURATE_TODO, and queues an end for each. For a thread.
+void *curate_read(void *curate);
+// A level's work. For a thread.
+struct curate_level {
+    struct curate *c;
+    int level;
+};
+void *curate_level_run(void *level);
+void curate_queue_put(struct curate_queue *q, struct curate_record *r);
+struct curate_record *curate_queue_take(struct curate_queue *q, uint64_t until); // NULL: nothing came until then (ns)
+struct curate_record *curate_record_new(struct curate *c, struct curate_file *f);
+void curate_record_free(struct curate *c, struct curate_record *r);
+bool curate_stopped(const struct curate *c);
+
+// write.c: takes the records behind the last level until the reader's end.
+int curate_write(struct curate *c);
+// The frame's line, without newline.
+void curate_line(struct tachy_text *t, const struct curate *c, const struct curate_record *r, bool keep);
+
+// ledger.c: the folder of results. What is done is in files.jsonl; results.jsonl is as long as its last line says.
+int curate_ledger_open(struct curate *c);
+void curate_ledger_close(struct curate *c);
+bool curate_ledger_has(const struct curate *c, struct curate_file *f); // done, by its digest
+bool curate_ledger_knows(const struct curate *c, struct curate_file *f); // by name, size and time: sets the digest
+int64_t curate_ledger_at(const struct curate *c); // bytes of results.jsonl
+int curate_ledger_add(struct curate *c, const struct tachy_text *line);
+int curate_ledger_end(struct curate *c, const struct curate_file *f); // its lines are whole
+int curate_ledger_drop(struct curate *c, const struct curate_file *f); // its lines go
+void curate_ledger_count(const struct curate *c, int64_t *frames, int64_t *kept); // of all inputs that are done
+int curate_ledger_failed(struct curate *c); // writes failed.jsonl, or removes it

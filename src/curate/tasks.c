@@ -1,0 +1,152 @@
+#include "base/options.h"
+#include "base/settings_priv.h"
+#include "curate/curate.h"
+#include "task/task.h"
+
+#include <stdlib.h>
+
+// The tasks of a run: each has a copy of the settings, in which its section holds and the output is lines of JSON.
+
+static int reset(tachy_settings *s, const char *path)
+{
+    return tachy_settings_reset(s, (size_t)tachy_option_index(tachy_settings_options(s), path));
+}
+
+// Of a task with modes (segment) only the one that writes lines serves.
+static int choose_lines(struct curate_task *t, const struct tachy_log *log)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "%s.mode", t->name);
+    int row = tachy_option_index(tachy_settings_options(t->set), path);
+    if (row < 0)
+        return TACHY_OK;
+    if (!tachy_word_in(tachy_settings_options(t->set)[row].values, "json"))
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "curate.tasks: %s makes pictures, not results; leave it out", t->name);
+    return tachy_settings_set(t->set, path, "json", "curate");
+}
+
+static int settle(struct curate *c, struct curate_task *t)
+{
+    int err = tachy_settings_copy(&t->set, c->set, c->log);
+    if (err == TACHY_OK && tachy_option_is_section(tachy_settings_options(t->set), t->name))
+        err = tachy_settings_for(t->set, t->name);
+    if (err == TACHY_OK)
+        err = reset(t->set, "output.file");
+    if (err == TACHY_OK)
+        err = reset(t->set, "output.format");
+    if (err == TACHY_OK)
+        err = tachy_settings_set(t->set, "output.file", "results.jsonl", "curate");
+    if (err == TACHY_OK)
+        err = choose_lines(t, c->log);
+    return err == TACHY_OK ? tachy_task_check(tachy_tasks[t->index], t->set, c->log) : err;
+}
+
+static int add_task(struct curate *c, const char *name, size_t size)
+{
+    char word[64];
+    while (size && *name == ' ')
+        name++, size--;
+    while (size && name[size - 1] == ' ')
+        size--;
+    snprintf(word, sizeof(word), "%.*s", (int)TACHY_MIN(size, sizeof(word) - 1), name);
+    int index = tachy_task_find(word, c->log);
+    if (index < 0)
+        return index;
+    for (int i = 0; i < c->nb_tasks; i++)
+        if (c->task[i].index == index)
+            return tachy_fail(c->log, TACHY_ERR_INVAL, "curate.tasks: %s is there twice", word);
+    if (!strcmp(word, "animate"))
+        return tachy_fail(c->log, TACHY_ERR_UNSUPPORTED, "curate.tasks: animate makes pictures, not results; leave it out");
+    struct curate_task *t = &c->task[c->nb_tasks++];
+    t->index = index;
+    t->name = tachy_tasks[index]->info.name;
+    return settle(c, t);
+}
+
+// "detect,pose", or a list, or both.
+static int list_tasks(struct curate *c)
+{
+    const char *const *given;
+    size_t n = tachy_settings_list(c->set, "curate.tasks", &given);
+    int err = n ? TACHY_OK : tachy_fail(c->log, TACHY_ERR_INVAL, "no task is given: --tasks detect,pose, or a job file that names "
+                                        "them (docs/curate.md)");
+    for (size_t i = 0; i < n; i++)
+        for (const char *p = given[i]; err == TACHY_OK && *p; p += *p == ',') {
+            size_t size = strcspn(p, ",");
+            if (size)
+                err = add_task(c, p, size);
+            p += size;
+        }
+    return err;
+}
+
+// The task that a name speaks of: "pose" or "pose.score"; -1: none.
+static int task_of(const struct curate *c, const char *name)
+{
+    size_t n = strcspn(name, ".");
+    for (int i = 0; i < c->nb_tasks; i++)
+        if (strlen(c->task[i].name) == n && !memcmp(c->task[i].name, name, n))
+            return i;
+    return -1;
+}
+
+// What comes before the dot of a name must be a task, and one whose results are there already.
+static int check_names(const struct curate *c, const struct curate_expression *e, const char *what, int level)
+{
+    for (int i = 0; i < c->names.n; i++) {
+        const char *name = c->names.name[i];
+        int t = curate_expression_uses(e, i) ? task_of(c, name) : -1;
+        if (t >= 0 && c->task[t].level >= level)
+            return tachy_fail(c->log, TACHY_ERR_INVAL, "%s: %s is not known yet: tasks without a condition come first, then those with "
+                              "one in the order of curate.tasks", what, name);
+        if (t < 0 && strchr(name, '.') && curate_expression_uses(e, i))
+            return tachy_fail(c->log, TACHY_ERR_INVAL, "%s: %s: curate.tasks has no task %.*s", what, name, (int)strcspn(name, "."), name);
+    }
+    return TACHY_OK;
+}
+
+// Level 0 has the tasks that see every frame; each condition is a level of its own.
+static int read_conditions(struct curate *c)
+{
+    char what[64];
+    int err = TACHY_OK;
+    c->nb_levels = 1;
+    for (int i = 0; i < c->nb_tasks && err == TACHY_OK; i++) {
+        struct curate_task *t = &c->task[i];
+        snprintf(what, sizeof(what), "%s.when", t->name);
+        const char *text = tachy_settings_str(c->set, what);
+        t->level = text ? c->nb_levels++ : 0;
+        err = text ? curate_expression_read(&t->when, text, what, &c->names, c->log) : TACHY_OK;
+    }
+    for (int i = 0; i < c->nb_tasks && err == TACHY_OK; i++) {
+        snprintf(what, sizeof(what), "%s.when", c->task[i].name);
+        err = check_names(c, c->task[i].when, what, c->task[i].level);
+    }
+    return err;
+}
+
+int curate_tasks_open(struct curate *c)
+{
+    int err = list_tasks(c);
+    if (err == TACHY_OK)
+        err = read_conditions(c);
+    const char *keep = tachy_settings_str(c->set, "curate.keep");
+    if (err == TACHY_OK && keep)
+        err = curate_expression_read(&c->keep, keep, "keep", &c->names, c->log);
+    if (err == TACHY_OK)
+        err = check_names(c, c->keep, "keep", c->nb_levels);
+    if (err == TACHY_OK && !(c->valued = calloc((size_t)c->names.n + 1, sizeof(*c->valued))))
+        err = TACHY_ERR_NOMEM;
+    return err;
+}
+
+void curate_tasks_close(struct curate *c)
+{
+    for (int i = 0; i < c->nb_tasks; i++) {
+        tachy_settings_free(&c->task[i].set);
+        curate_expression_free(&c->task[i].when);
+    }
+    curate_expression_free(&c->keep);
+    curate_names_free(&c->names);
+    free(c->valued);
+}

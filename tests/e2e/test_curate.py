@@ -1,0 +1,146 @@
+"""tachy curate: several tasks over one decoding, conditions, filters, resume after any end."""
+import json
+import random
+import shutil
+import signal
+import subprocess
+import time
+
+import common
+from common import DEPS, TACHY, ffmpeg, ffprobe, models, run
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def clip(path, frames, at=0, size="320x240"):
+    """A piece of the sample clip, in which a face moves."""
+    ffmpeg("-ss", at, "-i", DEPS / "media" / "sample.mp4", "-frames:v", frames, "-an", "-vf", f"scale={size.replace('x', ':')}",
+           "-c:v", "libx264", "-preset", "ultrafast", path)
+
+
+class Curate(common.Case):
+    @classmethod
+    def setUpClass(cls):
+        models("face", "person", "pose")
+
+    def setUp(self):
+        super().setUp()
+        self.inputs = self.tmp / "in"
+        self.inputs.mkdir()
+
+    def curate(self, *args, out="out", tasks="detect", **kw):
+        return run("curate", "--tasks", tasks, "-q", "-o", self.tmp / out, *args, **kw)
+
+    def results(self, out="out"):
+        return lines(self.tmp / out / "results.jsonl")
+
+    def test_tasks_share_one_decoding(self):
+        clip(self.inputs / "a.mp4", 9)
+        clip(self.inputs / "b.mkv", 5, at=1, size="640x480")
+        ffmpeg("-i", self.inputs / "a.mp4", "-frames:v", "1", self.inputs / "c.png")
+        p = self.curate(self.inputs, "--json", tasks="detect,pose")
+        summary, got = json.loads(p.stdout), self.results()
+        counted = sum(int(ffprobe(f, "-count_frames")["streams"][0]["nb_read_frames"]) for f in self.inputs.iterdir())
+        self.assertEqual((summary["decoded"], summary["frames"], len(got)), (counted,) * 3)
+        for name in ("a.mp4", "b.mkv", "c.png"):
+            own = [x for x in got if x["file"].endswith(name)]
+            self.assertEqual([x["frame"] for x in own], list(range(len(own))))
+            for task in ("detect", "pose"):  # each says what it says alone
+                run(task, "-q", "-y", self.inputs / name, "-o", self.tmp / "alone.jsonl")
+                alone = lines(self.tmp / "alone.jsonl")
+                self.assertEqual([x[task]["regions"] for x in own], [x["regions"] for x in alone], (name, task))
+        self.assertTrue(any(x["detect"]["regions"] for x in got))
+
+    def test_conditions_and_filter(self):
+        clip(self.inputs / "face.mp4", 6)
+        ffmpeg("-f", "lavfi", "-i", "color=gray:320x240:d=0.2", self.inputs / "grey.mp4")
+        job = self.tmp / "job.yaml"
+        job.write_text("version: 1\ncurate:\n  tasks: [pose, detect]\n  keep: detect.score > 0.5 and width == 320\n"
+                       "pose:\n  when: detect >= 1\n")
+        run("curate", job, "-q", self.inputs, "-o", self.tmp / "out")
+        got = self.results()
+        self.assertEqual({x["file"][-8:]: x["pose"] is None for x in got}, {"face.mp4": False, "grey.mp4": True})
+        for x in got:
+            best = max((r["score"] for r in x["detect"]["regions"]), default=0)
+            self.assertEqual(x["keep"], best > 0.5)
+        self.assertEqual([f["kept"] for f in lines(self.tmp / "out" / "files.jsonl")], [6, 0])
+
+    def test_inputs_and_choice_of_frames(self):
+        (self.inputs / "deep" / "er").mkdir(parents=True)
+        for i, at in enumerate((0, 0.5, 1, 1.5)):
+            clip(self.inputs / "deep" / "er" / f"{i}.mp4", 7, at=at)
+        (self.tmp / "list.txt").write_text(f"# two\n{self.inputs}/deep/er/3.mp4\n\n{self.inputs}/deep/er/[12].mp4\n")
+        self.curate(self.tmp / "list.txt", "--every-nth", 3, "--max-frames", 2)
+        self.assertEqual([(x["file"][-5], x["time"] > 0) for x in self.results()],
+                         [(n, later) for n in "312" for later in (False, True)])
+        self.curate(self.inputs, "--sample", 2, out="sample")
+        self.assertEqual([f["file"][-5] for f in lines(self.tmp / "sample" / "files.jsonl")], ["0", "2"])
+        self.curate(f"{self.inputs}/deep/er/0.*", "--fast-mode", out="fast")
+        self.assertEqual(len(self.results("fast")), 3)
+
+    def test_a_failing_input_is_listed(self):
+        clip(self.inputs / "a.mp4", 4)
+        clip(self.inputs / "z.mp4", 4, at=1)
+        (self.inputs / "cut.mp4").write_bytes((self.inputs / "a.mp4").read_bytes()[:700])
+        (self.inputs / "empty.png").touch()
+        shutil.copy(self.inputs / "a.mp4", self.inputs / "b.mp4")
+        p = self.curate(self.inputs, check=False)
+        self.assertEqual(p.returncode, 75)
+        failed = lines(self.tmp / "out" / "failed.jsonl")
+        self.assertEqual([f["file"].rsplit("/")[-1] for f in failed], ["cut.mp4", "empty.png"])
+        self.assertIn("empty", failed[1]["why"])
+        files = lines(self.tmp / "out" / "files.jsonl")
+        self.assertEqual([f.get("same_as", "")[-5:] for f in files], ["", "a.mp4", ""])
+        clip(self.inputs / "cut.mp4", 3, at=2)  # mended; only that is read again
+        (self.inputs / "empty.png").unlink()
+        p = self.curate(self.inputs, "--json")
+        self.assertEqual({k: json.loads(p.stdout)[k] for k in ("done", "before", "failed", "decoded")},
+                         {"done": 1, "before": 3, "failed": 0, "decoded": 3})
+        self.assertFalse((self.tmp / "out" / "failed.jsonl").exists())
+
+    def test_killed_at_any_time_it_goes_on(self):
+        for i in range(10):
+            clip(self.inputs / f"{i}.mp4", 12 + i, at=i / 8)
+        shutil.copy(self.inputs / "3.mp4", self.inputs / "copy.mp4")
+        self.curate(self.inputs, out="whole", timeout=600)
+        kills, ended = 0, False
+        rng = random.Random(3)
+        while not ended:  # each run does a little more, or at least begins
+            p = subprocess.Popen([TACHY, "curate", "--tasks", "detect", "-q", "-o", self.tmp / "out", self.inputs])
+            files = self.tmp / "out" / "files.jsonl"
+            done = files.read_bytes().count(b"\n") if files.exists() else 0
+            more = rng.choice((0, 0, 1)) if kills < 20 else 99
+            while p.poll() is None and (not files.exists() or files.read_bytes().count(b"\n") < done + more):
+                time.sleep(0.002)
+            time.sleep(rng.random() * 0.05 if more < 99 else 0)
+            p.kill() if more < 99 else p.wait()
+            ended = p.wait() == 0
+            kills += p.returncode == -signal.SIGKILL
+        self.assertGreaterEqual(kills, 10)
+        for name in ("results.jsonl", "files.jsonl", "job.json"):
+            self.assertEqual((self.tmp / "out" / name).read_bytes(), (self.tmp / "whole" / name).read_bytes(), name)
+
+    def test_what_is_wrong_is_said(self):
+        clip(self.inputs / "a.mp4", 2)
+        for args, said, status in (
+                (("--keep", "blur < and"), 'keep: column 8: a name, number or text is expected, not "and"', 2),
+                (("--keep", "pose.score > 1"), "curate.tasks has no task pose", 2),
+                (("--tasks", "detect"), "detect is there twice", 2),
+                (("--tasks", "animate"), "animate makes pictures", 1),
+                (("--pose.max_people", "x"), "pose.max_people", 2),
+                (("--detect.when", "detect > 1"), "is not known yet", 2),
+                (("-c:v", "libx264"), "does not belong to tachy curate", 2)):
+            p = self.curate(self.inputs, *args, check=False)
+            self.assertEqual((p.returncode, said in p.stderr), (status, True), p.stderr)
+        self.curate(self.inputs)
+        p = self.curate(self.inputs, "--keep", "detect", check=False)
+        self.assertIn("holds results of other settings (curate.keep)", p.stderr)
+        p = self.curate(self.inputs, "--keep", "blurr < 1", "-y", check=False)
+        p = run("curate", "--tasks", "detect", "--keep", "blurr < 1", "-y", "-o", self.tmp / "out", self.inputs)
+        self.assertIn("blurr, which a condition or keep names, had no value", p.stderr)
+
+
+if __name__ == "__main__":
+    common.main()
