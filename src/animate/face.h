@@ -2,6 +2,8 @@
 #include "base/base.h"
 #include "ref/ref_mesh.h"
 
+#include <tachy/result.h>
+
 // A portrait's face as a textured mesh, and how another face moves it. Pure geometry: no file, no network. Coordinates are
 // pixels of the picture that a face was found in, x to the right, y down, z away from the camera.
 
@@ -22,6 +24,12 @@ struct tachy_face_fit {
     double turn[3][3], scale, from[3], to[3];
 };
 void tachy_face_fit(struct tachy_face_fit *fit, const tachy_face_points a, const tachy_face_points b);
+// The same from a mean face that looks straight ahead, whose eyes' outer corners are 1 apart.
+void tachy_face_pose(struct tachy_face_fit *fit, const tachy_face_points now);
+
+// What a face does in one picture, each number under its name: head pose, then coefficients from 0 to 1 (signs.c).
+enum { TACHY_FACE_SIGNS = 21 };
+void tachy_face_signs(struct tachy_named v[TACHY_FACE_SIGNS], const tachy_face_points now, int width, int height);
 
 // What a portrait's face does, in its own pixels.
 struct tachy_face_motion {

@@ -9,6 +9,29 @@ static const int16_t rigid[] = {10,  338, 297, 332, 284, 251, 389, 356, 454, 234
                                 109, 168, 6,   197, 195, 5,   4,   1,   2,   98,  327, 33, 133, 362, 263, 93,
                                 323, 116, 345, 143, 372, 34,  264, 151};
 
+// The mean of 62 people's faces and their mirror images at these points, the outer corners of the eyes 1 apart, forehead and chin
+// equally far away.
+static const float at_rest[TACHY_ARRAY_SIZE(rigid)][3] = {
+    {0, -0.605f, -0.206f}, {0.213f, -0.597f, -0.186f}, {0.395f, -0.557f, -0.116f}, {0.562f, -0.476f, 0.004f},
+    {0.671f, -0.357f, 0.139f}, {0.738f, -0.211f, 0.265f}, {0.772f, -0.054f, 0.399f}, {0.786f, 0.131f, 0.502f},
+    {0.781f, 0.300f, 0.543f}, {-0.781f, 0.300f, 0.543f}, {-0.786f, 0.131f, 0.502f}, {-0.772f, -0.054f, 0.399f},
+    {-0.738f, -0.211f, 0.265f}, {-0.671f, -0.357f, 0.139f}, {-0.562f, -0.476f, 0.004f}, {-0.395f, -0.557f, -0.116f},
+    {-0.213f, -0.597f, -0.186f}, {0, -0.050f, -0.300f}, {0, 0.030f, -0.356f}, {0, 0.104f, -0.418f},
+    {0, 0.174f, -0.483f}, {0, 0.249f, -0.553f}, {0, 0.348f, -0.589f}, {0, 0.426f, -0.571f},
+    {0, 0.510f, -0.400f}, {-0.205f, 0.482f, -0.305f}, {0.205f, 0.482f, -0.305f}, {-0.500f, 0.022f, -0.050f},
+    {-0.193f, 0.039f, -0.113f}, {0.193f, 0.039f, -0.113f}, {0.500f, 0.022f, -0.050f}, {-0.770f, 0.470f, 0.535f},
+    {0.770f, 0.470f, 0.535f}, {-0.714f, 0.224f, 0.075f}, {0.714f, 0.224f, 0.075f}, {-0.698f, 0.088f, 0.105f},
+    {0.698f, 0.088f, 0.105f}, {-0.767f, 0.114f, 0.273f}, {0.767f, 0.114f, 0.273f}, {0, -0.425f, -0.261f},
+};
+
+void tachy_face_pose(struct tachy_face_fit *fit, const tachy_face_points now)
+{
+    tachy_face_points rest = {{0}};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(rigid); i++)
+        memcpy(rest[rigid[i]], at_rest[i], sizeof(at_rest[i]));
+    tachy_face_fit(fit, rest, now);
+}
+
 static void mean_of(const tachy_face_points p, double mean[3])
 {
     mean[0] = mean[1] = mean[2] = 0;

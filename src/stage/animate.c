@@ -50,15 +50,6 @@ static const struct tachy_option options[] = {
     {0},
 };
 
-static void points_of(const struct tachy_region *r, tachy_face_points to)
-{
-    for (int i = 0; i < TACHY_FACE_POINTS; i++) {
-        to[i][0] = r->points[i].x;
-        to[i][1] = r->points[i].y;
-        to[i][2] = r->points[i].z;
-    }
-}
-
 // ---- The portrait
 
 static int read_portrait(const char *file, tachy_frame **out, const struct tachy_log *log)
@@ -86,7 +77,7 @@ static int open_face(struct drive *d, struct tachy_stage *st, const char *file)
         err = tachy_fail(st->task->log, TACHY_ERR_NOT_FOUND, "%s: shows no face: give --image a picture of one that looks at the camera",
                          file);
     if (err == TACHY_OK) {
-        points_of(&found.v[0], points);
+        track_face_points(&found.v[0], points);
         err = tachy_face_open(&d->face, points);
         if (err < 0)
             tachy_fail(st->task->log, err, "%s: its face is too small: give --image a larger picture of one", file);
@@ -149,7 +140,7 @@ static void drive_run(struct tachy_stage *st, void *worker, void *state, const s
     if (!s)
         return;
     if (driver) {
-        points_of(driver, now);
+        track_face_points(driver, now);
         if (!s->begun)
             memcpy(s->neutral, now, sizeof(now));
         s->begun = true;

@@ -164,6 +164,31 @@ static int tell_angles(const struct track *t, struct tachy_region *r, struct tac
     return TACHY_OK;
 }
 
+// What a face does, of those whose network has a mesh of it.
+static int tell_signs(const struct track *t, struct tachy_region *r, struct tachy_regions *list)
+{
+    if (!t->kind->signs || r->nb_points < TACHY_FACE_POINTS)
+        return TACHY_OK;
+    tachy_face_points now;
+    struct tachy_named *v = tachy_regions_alloc(list, sizeof(*v) * TACHY_FACE_SIGNS);
+    if (!v)
+        return TACHY_ERR_NOMEM;
+    track_face_points(r, now);
+    tachy_face_signs(v, now, t->follow.width, t->follow.height);
+    r->values = v;
+    r->nb_values = TACHY_FACE_SIGNS;
+    return TACHY_OK;
+}
+
+void track_face_points(const struct tachy_region *r, tachy_face_points to)
+{
+    for (int i = 0; i < TACHY_FACE_POINTS; i++) {
+        to[i][0] = r->points[i].x;
+        to[i][1] = r->points[i].y;
+        to[i][2] = r->points[i].z;
+    }
+}
+
 // What the network of points said of thing i; it is told unless it is lost.
 static int take(struct frame *f, int i, struct tachy_region *r)
 {
@@ -175,7 +200,8 @@ static int take(struct frame *f, int i, struct tachy_region *r)
     if (!added)
         return TACHY_ERR_NOMEM;
     *added = *r;
-    return tell_angles(f->t, added, &f->found->thing[i]);
+    err = tell_angles(f->t, added, &f->found->thing[i]);
+    return err < 0 ? err : tell_signs(f->t, added, &f->found->thing[i]);
 }
 
 // Looks at the things from number `first` on, then drops what was lost.

@@ -1,4 +1,5 @@
 #pragma once
+#include "animate/face.h"
 #include "base/options.h"
 #include "postprocess/follow.h"
 #include "postprocess/overlay.h"
@@ -24,6 +25,7 @@ struct track_kind {
     const struct track_angle *angle; // that are told by name
     int nb_angles;
     struct tachy_bones bones;
+    bool signs; // pose and expression of a face are told
 };
 extern const struct track_kind track_kinds[]; // ends with {0}
 
@@ -86,6 +88,9 @@ void track_own_free(struct track_own *own);
 // Follows the things into the item's frame and sets the regions of its result. `state`: NULL: there is no stream.
 int track_frame(struct tachy_stage *st, struct track_runner *r, struct track_own *own, struct track_state *state,
                 struct tachy_item *item);
+
+// A face's points in pixels; it has at least TACHY_FACE_POINTS.
+void track_face_points(const struct tachy_region *r, tachy_face_points to);
 
 // The faces of a picture that is no frame of the stream, in `found`, whose memory is the caller's. On the host; `st` is
 // opened and not started yet.

@@ -33,7 +33,8 @@ const struct track_kind track_kinds[] = {
     // the detector's six points, and the outer corners among the mesh's 468.
     {.task = "track", .also = "animate", .things = "faces",
      .detected = {.from = 0, .to = 1, .scale_x = 1.5, .scale_y = 1.5, .square = true},
-     .followed = {.from = 33, .to = 263, .scale_x = 1.5, .scale_y = 1.5, .square = true}},
+     .followed = {.from = 33, .to = 263, .scale_x = 1.5, .scale_y = 1.5, .square = true},
+     .signs = true},
     // A person's crop is the square around the hips that the body fits in whatever its limbs do. The detector says it as its
     // region.
     {.task = "pose", .things = "people",

@@ -101,6 +101,27 @@ class Track(common.Case):
         for got, want in ((found[468:473], left), (found[473:478], right), (found[[61, 146, 91]], lips[:3])):
             self.assertLess(np.linalg.norm(got - want, axis=1).max() / eye, 0.01)
 
+    def test_pose_and_expression(self):
+        """Of a picture, of its mirror image, turned by 20 degrees, at half the size, and with the nose squeezed to a side."""
+        models("face-mesh-attention")
+        head = face(260)
+        turned = cv2.warpAffine(scene((head, 180, 60)), cv2.getRotationMatrix2D((310, 190), -20, 1), (W, H), borderValue=(90,) * 3)
+        plain, mirrored, turned, half = ({**f["regions"][0]["values"], "points": points(f["regions"][0])} for f in (
+            self.track(self.clip([picture] * 3), "--no-smoothing", "--refine-landmarks")[2] for picture in (
+                scene((head, 180, 60)), scene((head, 180, 60))[:, ::-1], turned, scene((face(130), 245, 125)))))
+        self.assertLess(abs(plain["yaw"]), 6)
+        self.assertAlmostEqual(mirrored["yaw"], -plain["yaw"], delta=3)
+        self.assertAlmostEqual(turned["roll"] - plain["roll"], 20, delta=2)
+        self.assertAlmostEqual(half["z"] / plain["z"], 2, delta=0.1)
+        eye = np.linalg.norm(plain["points"][EYES[0]] - plain["points"][EYES[1]])
+        middle = (plain["points"][EYES[0]] + plain["points"][EYES[1]]) / 2
+        self.assertAlmostEqual(plain["x"], (middle[0] - W / 2) * 9 / eye, delta=0.3)
+        self.assertGreater(min(plain["mouthSmileLeft"], plain["mouthSmileRight"]), 0.4)  # she smiles, with open lips
+        self.assertGreater(plain["jawOpen"], 0.1)
+        self.assertEqual((plain["eyeBlinkLeft"], plain["eyeBlinkRight"], plain["mouthPucker"]), (0, 0, 0))
+        for name in ("mouthSmile", "eyeWide", "browDown", "browOuterUp", "eyeBlink"):
+            self.assertAlmostEqual(mirrored[name + "Left"], plain[name + "Right"], delta=0.25)
+
     def test_a_file_that_wants_refined_points_warns_without_the_model(self):
         (self.tmp / "live.yaml").write_text("version: 1\ntracking: {refine_landmarks: yes}\n")
         folder = self.tmp / "models"

@@ -47,6 +47,41 @@ static void a_head_pose_is_found(void)
     }
 }
 
+static double sign_of(const struct tachy_named *v, const char *name)
+{
+    for (int i = 0; i < TACHY_FACE_SIGNS; i++)
+        if (!strcmp(v[i].name, name))
+            return v[i].value;
+    CHECK(!"the name is told");
+    return 0;
+}
+
+// Points that move in the head's own frame, whatever the head does.
+static void signs_follow_the_face_alone(void)
+{
+    static const int lids[2][6] = {{386, 374, 385, 380, 387, 373}, {159, 145, 158, 153, 160, 144}};
+    struct tachy_named first[TACHY_FACE_SIGNS], v[TACHY_FACE_SIGNS];
+    tachy_face_points rest, now;
+    scatter(rest);
+    for (int i = 0; i < 2; i++) {
+        memcpy(rest[i ? 33 : 263], (const float[3]){i ? 70 : 130, 80, 0}, sizeof(rest[0]));
+        memcpy(rest[i ? 133 : 362], (const float[3]){i ? 90 : 110, 80, 0}, sizeof(rest[0]));
+        for (int k = 0; k < 6; k++) // as far apart as half the eye is long
+            memcpy(rest[lids[i][k]], (const float[3]){i ? 80 : 120, k % 2 ? 85 : 75, 0}, sizeof(rest[0]));
+    }
+    tachy_face_signs(first, rest, 200, 200);
+    CHECK(sign_of(first, "eyeBlinkLeft") == 0 && sign_of(first, "eyeWideRight") > 0.9);
+    for (int k = 0; k < 6; k++)
+        rest[lids[0][k]][1] = 80; // the left one closes
+    turn(rest, 0.4f, 1.5f, 10, now);
+    tachy_face_signs(v, now, 200, 200);
+    CHECK(sign_of(v, "eyeBlinkLeft") == 1 && sign_of(v, "eyeBlinkRight") == 0);
+    CHECK(fabs(sign_of(v, "z") * 1.5 - sign_of(first, "z")) < 0.01 * sign_of(first, "z"));
+    for (int i = 6; i < TACHY_FACE_SIGNS; i++)
+        CHECK(v[i].value >= 0 && v[i].value <= 1 && (!strcmp(v[i].name, "eyeBlinkLeft") || !strcmp(v[i].name, "eyeWideLeft") ||
+                                                     fabs(v[i].value - first[i].value) < 1e-3));
+}
+
 static void motion_is_told_apart(void)
 {
     static struct tachy_face face;
@@ -105,5 +140,5 @@ static void at_rest_the_picture_stays(void)
     CHECK(painted > 1000);
 }
 
-TEST_MAIN(TEST_CASE(a_head_pose_is_found), TEST_CASE(motion_is_told_apart), TEST_CASE(a_face_without_extent_is_none),
+TEST_MAIN(TEST_CASE(a_head_pose_is_found), TEST_CASE(signs_follow_the_face_alone), TEST_CASE(motion_is_told_apart), TEST_CASE(a_face_without_extent_is_none),
           TEST_CASE(at_rest_the_picture_stays))
