@@ -8,15 +8,19 @@
 // pixels of the picture that a face was found in, x to the right, y down, z away from the camera.
 
 enum {
-    TACHY_FACE_POINTS = 468, // of the face mesh network
+    TACHY_FACE_SKIN = 468,   // points of the face mesh network
+    TACHY_FACE_POINTS = TACHY_FACE_SKIN + 10, // and of the irises: centre, right, top, left, bottom of each
     TACHY_FACE_OVAL = 36,    // of those, around the face
     TACHY_FACE_RINGS = 5,    // around the oval; the last one stays where it is
     TACHY_FACE_LIPS = 20,    // around the opening of the mouth
     TACHY_FACE_LIDS = 16,    // around the opening of an eye
-    TACHY_FACE_CORNERS = TACHY_FACE_POINTS + TACHY_FACE_RINGS * TACHY_FACE_OVAL + TACHY_FACE_LIPS + 2 * TACHY_FACE_LIDS,
+    TACHY_FACE_IRIS = 8,     // around an iris
+    TACHY_FACE_CORNERS = TACHY_FACE_POINTS + TACHY_FACE_RINGS * TACHY_FACE_OVAL + TACHY_FACE_LIPS +
+                         2 * (TACHY_FACE_LIDS + TACHY_FACE_IRIS),
     TACHY_FACE_TRIANGLES = 1600, // there is room for
 };
 
+// Irises without extent are not known: the eyes look where they look in the portrait.
 typedef float tachy_face_points[TACHY_FACE_POINTS][3];
 
 // b = scale * turn * (a - from) + to, in the least squares of the points that expressions leave in place.
@@ -53,6 +57,7 @@ struct tachy_face {
     float centre[3]; // that the head turns about
     float radius;    // of the oval
     bool mouth_open; // the picture shows what is in the mouth
+    bool irises;     // are known
     float ring[TACHY_FACE_RINGS][TACHY_FACE_OVAL][2];
     // The rings, then the opening of the mouth, those of the eyes, then the skin.
     struct tachy_face_triangle triangle[TACHY_FACE_TRIANGLES];

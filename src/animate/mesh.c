@@ -12,6 +12,7 @@ enum {
     FIRST_RING = TACHY_FACE_POINTS,
     FIRST_LIP = FIRST_RING + TACHY_FACE_RINGS * TACHY_FACE_OVAL,
     FIRST_LID = FIRST_LIP + TACHY_FACE_LIPS,
+    FIRST_IRIS = FIRST_LID + 2 * TACHY_FACE_LIDS,
 };
 
 static const struct tachy_face_triangle faces[] = {
@@ -64,9 +65,24 @@ static void add(struct tachy_face *face, int a, int b, int c)
     face->triangle[face->triangles++] = (struct tachy_face_triangle){{(int16_t)a, (int16_t)b, (int16_t)c}};
 }
 
+// An eye whose iris moves: the white between lids and iris, then the iris, which the lids are painted over.
+static void add_iris(struct tachy_face *face, int e)
+{
+    int lid = FIRST_LID + e * TACHY_FACE_LIDS, ring = FIRST_IRIS + e * TACHY_FACE_IRIS, centre = TACHY_FACE_SKIN + 5 * e;
+    for (int i = 0; i < TACHY_FACE_LIDS; i++) {
+        int next = lid + (i + 1) % TACHY_FACE_LIDS, at = ring + i / 2, after = ring + (i + 1) / 2 % TACHY_FACE_IRIS;
+        add(face, lid + i, next, at);
+        if (after != at)
+            add(face, next, after, at);
+    }
+    for (int i = 0; i < TACHY_FACE_IRIS; i++)
+        add(face, centre, ring + i, ring + (i + 1) % TACHY_FACE_IRIS);
+}
+
 static void add_triangles(struct tachy_face *face)
 {
-    _Static_assert(TACHY_ARRAY_SIZE(faces) + 2 * TACHY_FACE_RINGS * TACHY_FACE_OVAL <= TACHY_FACE_TRIANGLES, "room");
+    _Static_assert(TACHY_ARRAY_SIZE(faces) + 2 * (TACHY_FACE_RINGS * TACHY_FACE_OVAL + 2 * TACHY_FACE_LIDS) <= TACHY_FACE_TRIANGLES,
+                   "room");
     int *begin[] = {NULL, &face->mouth, &face->eyes, &face->skin};
     face->triangles = 0;
     for (int r = TACHY_FACE_RINGS - 1; r >= 0; r--)
@@ -78,9 +94,11 @@ static void add_triangles(struct tachy_face *face)
         *begin[part] = face->triangles;
         for (size_t i = 0; i < TACHY_ARRAY_SIZE(faces); i++) {
             struct tachy_face_triangle t;
-            if (opening(&faces[i], &t) == part)
+            if (opening(&faces[i], &t) == part && !(part == 2 && face->irises))
                 face->triangle[face->triangles++] = t;
         }
+        for (int e = 0; e < 2 && part == 2 && face->irises; e++)
+            add_iris(face, e);
     }
 }
 
@@ -105,6 +123,7 @@ int tachy_face_open(struct tachy_face *face, const tachy_face_points point)
             for (int k = 0; k < 2; k++)
                 face->ring[r][i][k] = middle[k] + ring_at[r] * (point[face_oval[i]][k] - middle[k]);
     face->mouth_open = distance(point[13], point[14]) > 0.1f * distance(point[78], point[308]);
+    face->irises = distance(point[469], point[471]) > 1 && distance(point[474], point[476]) > 1;
     add_triangles(face);
     return face->radius >= 2 && isfinite(face->radius) ? TACHY_OK : TACHY_ERR_INVAL;
 }
@@ -198,6 +217,22 @@ static void place_eyes(const struct pose *p, struct tachy_face_placed *to)
         }
 }
 
+// A little larger than the iris, so that its edge moves with it.
+static void place_irises(const struct pose *p, struct tachy_face_placed *to)
+{
+    for (int e = 0; e < 2 && p->face->irises; e++) {
+        int n = TACHY_FACE_SKIN + 5 * e;
+        const float *c = p->face->point[n];
+        float r = 0.65f * distance(p->face->point[n + 1], p->face->point[n + 3]);
+        for (int i = 0; i < TACHY_FACE_IRIS; i++) {
+            float angle = 3.14159265f * (1 + 2 * (float)i / TACHY_FACE_IRIS); // from the left over the top, as the lids
+            float at[3] = {c[0] + r * cosf(angle), c[1] + r * sinf(angle), c[2]}, moved[3];
+            move(p, at, n, moved);
+            put(to, FIRST_IRIS + e * TACHY_FACE_IRIS + i, moved, at[0], at[1]);
+        }
+    }
+}
+
 struct far {
     float depth;
     int16_t triangle;
@@ -235,5 +270,6 @@ void tachy_face_place(const struct tachy_face *face, const struct tachy_face_mot
     place_rings(&p, to);
     place_mouth(&p, to);
     place_eyes(&p, to);
+    place_irises(&p, to);
     sort(face, to);
 }

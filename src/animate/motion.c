@@ -50,28 +50,35 @@ static float proportion(const tachy_face_points of, const tachy_face_points to, 
     return (float)(there > 0 ? TACHY_CLAMP(between(of, a, b) / there, low, high) : 1);
 }
 
-// Multiplies the expression near a part of the face, with a smooth end.
-static void spread(const tachy_face_points p, tachy_face_points offset, int a, int b, float by)
-{
-    float cx = (p[a][0] + p[b][0]) / 2, cy = (p[a][1] + p[b][1]) / 2, size = (float)between(p, a, b);
-    for (int i = 0; i < TACHY_FACE_POINTS; i++) {
-        float x = p[i][0] - cx, y = p[i][1] - cy, d = (x * x + y * y) / (size * size);
-        float w = 1 + (by - 1) * expf(-d * d * 2);
-        for (int k = 0; k < 3; k++)
-            offset[i][k] *= w;
-    }
-}
+// What the expression near a part of the face is multiplied by, with a smooth end.
+struct part {
+    int from, to; // points at its ends
+    float by;
+};
 
 // A network that sees the moved lids and brows finds less motion than they made, since no wrinkle moves with them.
-static const float seen_less = 1.5f;
+static const float lids_seen_less = 1.7f, brows_seen_less = 1.15f;
 
 static void fit_proportions(const struct tachy_face *face, const tachy_face_points neutral, double scale, tachy_face_points offset)
 {
-    spread(face->point, offset, 61, 291, proportion(face->point, neutral, 61, 291, scale, 0.7, 1.4));
-    spread(face->point, offset, 70, 107, seen_less);
-    spread(face->point, offset, 336, 300, seen_less);
-    spread(face->point, offset, 33, 133, seen_less * proportion(face->point, neutral, 159, 145, scale, 0.5, 2));
-    spread(face->point, offset, 362, 263, seen_less * proportion(face->point, neutral, 386, 374, scale, 0.5, 2));
+    const struct part parts[] = {
+        {61, 291, proportion(face->point, neutral, 61, 291, scale, 0.7, 1.4)},
+        {70, 107, brows_seen_less},
+        {336, 300, brows_seen_less},
+        {33, 133, lids_seen_less * proportion(face->point, neutral, 159, 145, scale, 0.5, 2)},
+        {362, 263, lids_seen_less * proportion(face->point, neutral, 386, 374, scale, 0.5, 2)}};
+    const float (*p)[3] = face->point;
+    for (int i = 0; i < TACHY_FACE_SKIN; i++) {
+        float most = 0; // of overlapping parts the one that changes more counts
+        for (size_t k = 0; k < TACHY_ARRAY_SIZE(parts); k++) {
+            int a = parts[k].from, b = parts[k].to;
+            float x = p[i][0] - (p[a][0] + p[b][0]) / 2, y = p[i][1] - (p[a][1] + p[b][1]) / 2, size = (float)between(p, a, b);
+            float d = (x * x + y * y) / (size * size), more = (parts[k].by - 1) * expf(-d * d * 2);
+            most = fabsf(more) > fabsf(most) ? more : most;
+        }
+        for (int k = 0; k < 3; k++)
+            offset[i][k] *= 1 + most;
+    }
 }
 
 // Expression of the driver in its own neutral frame, in its pixels.
@@ -81,6 +88,30 @@ static void expression(const struct tachy_face_fit *head, const tachy_face_point
         e[k] = head->from[k] - (double)neutral[i][k];
         for (int j = 0; j < 3; j++) // the inverse of a rotation is its transpose
             e[k] += head->turn[j][k] * (now[j] - head->to[j]) / head->scale;
+    }
+}
+
+static bool irises_known(const tachy_face_points p)
+{
+    return hypotf(p[469][0] - p[471][0], p[469][1] - p[471][1]) > 0 && hypotf(p[474][0] - p[476][0], p[474][1] - p[476][1]) > 0;
+}
+
+// An iris goes as far as the driver's does beside the corners of its eye, and no farther than half of its width from where it
+// was. Where it is not known it goes with the corners of the eye.
+static void follow_gaze(const struct tachy_face *face, bool known, tachy_face_points offset)
+{
+    static const int16_t corners[2][2] = {{33, 133}, {362, 263}};
+    known = known && face->irises;
+    for (int e = 0; e < 2; e++) {
+        int n = TACHY_FACE_SKIN + 5 * e, a = corners[e][0], b = corners[e][1];
+        float gaze[3], most = 0.5f * (float)between(face->point, n + 1, n + 3);
+        for (int k = 0; k < 3; k++)
+            gaze[k] = known ? offset[n][k] - (offset[a][k] + offset[b][k]) / 2 : 0;
+        gaze[2] = 0; // its depth is that of the lids
+        shorten(gaze, 3, most);
+        for (int i = n; i < n + 5; i++)
+            for (int k = 0; k < 3; k++)
+                offset[i][k] = (offset[a][k] + offset[b][k]) / 2 + gaze[k];
     }
 }
 
@@ -111,6 +142,7 @@ void tachy_face_drive(const struct tachy_face *face, const tachy_face_points neu
         }
     }
     fit_proportions(face, neutral, like.scale, motion->offset);
+    follow_gaze(face, irises_known(neutral) && irises_known(now), motion->offset);
     for (int i = 0; i < TACHY_FACE_POINTS; i++)
         shorten(motion->offset[i], 3, 0.5f * face->radius);
 }

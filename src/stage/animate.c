@@ -30,6 +30,10 @@ static const struct tachy_option options[] = {
     {"animate.model", NULL, 0, TACHY_OPT_STRING, "face-mesh", .arg = "NAME|FILE", .group = "Animation", .over = "model.name",
      .help = "model card of the points; --model says the same"},
     TACHY_REFINE_OPTION,
+    {"animate.min_cutoff", NULL, 0, TACHY_OPT_FLOAT, "3", .min = 0.001, .max = 1000, .group = "Animation", .over = "tracking.min_cutoff",
+     .help = "cut-off of the filter of points in animate; --min-cutoff says the same"},
+    {"animate.beta", NULL, 0, TACHY_OPT_FLOAT, "300", .max = 10000, .group = "Animation", .over = "tracking.beta",
+     .help = "what it rises by with speed in animate; --beta says the same"},
     {"animation.image", "image", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Animation",
      .help = "picture of the face that moves as the input's does"},
     {"animation.pose", "pose-strength", 0, TACHY_OPT_FLOAT, "1", .max = 2, .group = "Animation",
@@ -73,7 +77,7 @@ static int open_face(struct drive *d, struct tachy_stage *st, const char *file)
     struct tachy_regions found = {0};
     tachy_face_points points;
     int err = track_still(tachy_stage_before(st, "track"), d->portrait, &found);
-    if (err == TACHY_OK && (!found.nb || found.v[0].nb_points < TACHY_FACE_POINTS))
+    if (err == TACHY_OK && (!found.nb || found.v[0].nb_points < TACHY_FACE_SKIN))
         err = tachy_fail(st->task->log, TACHY_ERR_NOT_FOUND, "%s: shows no face: give --image a picture of one that looks at the camera",
                          file);
     if (err == TACHY_OK) {
@@ -125,7 +129,7 @@ static void drive_close(struct tachy_stage *st)
 static const struct tachy_region *driver_of(const struct tachy_item *item)
 {
     const struct tachy_result *r = &item->result;
-    return r->nb_regions && r->regions[0].nb_points >= TACHY_FACE_POINTS ? &r->regions[0] : NULL;
+    return r->nb_regions && r->regions[0].nb_points >= TACHY_FACE_SKIN ? &r->regions[0] : NULL;
 }
 
 static void drive_run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])

@@ -167,7 +167,7 @@ static int tell_angles(const struct track *t, struct tachy_region *r, struct tac
 // What a face does, of those whose network has a mesh of it.
 static int tell_signs(const struct track *t, struct tachy_region *r, struct tachy_regions *list)
 {
-    if (!t->kind->signs || r->nb_points < TACHY_FACE_POINTS)
+    if (!t->kind->signs || r->nb_points < TACHY_FACE_SKIN)
         return TACHY_OK;
     tachy_face_points now;
     struct tachy_named *v = tachy_regions_alloc(list, sizeof(*v) * TACHY_FACE_SIGNS);
@@ -182,7 +182,8 @@ static int tell_signs(const struct track *t, struct tachy_region *r, struct tach
 
 void track_face_points(const struct tachy_region *r, tachy_face_points to)
 {
-    for (int i = 0; i < TACHY_FACE_POINTS; i++) {
+    memset(to, 0, sizeof(tachy_face_points));
+    for (int i = 0; i < TACHY_MIN(r->nb_points, TACHY_FACE_POINTS); i++) {
         to[i][0] = r->points[i].x;
         to[i][1] = r->points[i].y;
         to[i][2] = r->points[i].z;

@@ -89,7 +89,7 @@ void track_own_free(struct track_own *own);
 int track_frame(struct tachy_stage *st, struct track_runner *r, struct track_own *own, struct track_state *state,
                 struct tachy_item *item);
 
-// A face's points in pixels; it has at least TACHY_FACE_POINTS.
+// A face's points in pixels; it has at least TACHY_FACE_SKIN.
 void track_face_points(const struct tachy_region *r, tachy_face_points to);
 
 // The faces of a picture that is no frame of the stream, in `found`, whose memory is the caller's. On the host; `st` is

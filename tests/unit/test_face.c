@@ -140,5 +140,46 @@ static void at_rest_the_picture_stays(void)
     CHECK(painted > 1000);
 }
 
-TEST_MAIN(TEST_CASE(a_head_pose_is_found), TEST_CASE(signs_follow_the_face_alone), TEST_CASE(motion_is_told_apart), TEST_CASE(a_face_without_extent_is_none),
+// Irises go with the driver's, the lids stay; a driver whose irises are not known leaves them between the corners of the eye.
+static void irises_follow_the_gaze(void)
+{
+    static struct tachy_face face;
+    static struct tachy_face_motion m;
+    static struct tachy_face_placed placed;
+    const struct tachy_face_strength all = {1, 1};
+    tachy_face_points rest, now;
+    scatter(rest);
+    for (int e = 0; e < 2; e++) {
+        float x = e ? 120 : 80;
+        memcpy(rest[e ? 362 : 33], (const float[3]){x - 15, 90, 0}, sizeof(rest[0]));
+        memcpy(rest[e ? 263 : 133], (const float[3]){x + 15, 90, 0}, sizeof(rest[0]));
+        for (int i = 0; i < 5; i++)
+            memcpy(rest[TACHY_FACE_SKIN + 5 * e + i], (const float[3]){x + (float[]){0, 6, 0, -6, 0}[i], 90 + (float[]){0, 0, -6, 0, 6}[i], 0},
+                   sizeof(rest[0]));
+    }
+    CHECK_INT(tachy_face_open(&face, rest), TACHY_OK);
+    CHECK(face.irises);
+    memcpy(now, rest, sizeof(now));
+    for (int i = TACHY_FACE_SKIN; i < TACHY_FACE_POINTS; i++)
+        now[i][0] += 4;
+    tachy_face_drive(&face, rest, now, &all, &m);
+    tachy_face_place(&face, &m, &placed);
+    for (int e = 0; e < 2; e++) {
+        int n = TACHY_FACE_SKIN + 5 * e;
+        CHECK(fabsf(placed.corner[n].x - rest[n][0] - 4) < 0.05f && placed.corner[n].u == rest[n][0]);
+        CHECK(fabsf(placed.corner[e ? 362 : 33].x - rest[e ? 362 : 33][0]) < 0.05f);
+    }
+    for (int i = TACHY_FACE_SKIN; i < TACHY_FACE_POINTS; i++)
+        now[i][0] += 40;
+    tachy_face_drive(&face, rest, now, &all, &m);
+    CHECK(fabsf(m.offset[TACHY_FACE_SKIN][0] - 6) < 0.05f); // half of an iris's width
+    memset(now[TACHY_FACE_SKIN], 0, 10 * sizeof(now[0]));
+    tachy_face_drive(&face, rest, now, &all, &m);
+    CHECK(fabsf(m.offset[TACHY_FACE_SKIN][0]) < 0.05f);
+    memset(rest[TACHY_FACE_SKIN], 0, 10 * sizeof(now[0]));
+    CHECK_INT(tachy_face_open(&face, rest), TACHY_OK);
+    CHECK(!face.irises);
+}
+
+TEST_MAIN(TEST_CASE(irises_follow_the_gaze), TEST_CASE(a_head_pose_is_found), TEST_CASE(signs_follow_the_face_alone), TEST_CASE(motion_is_told_apart), TEST_CASE(a_face_without_extent_is_none),
           TEST_CASE(at_rest_the_picture_stays))
