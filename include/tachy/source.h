@@ -46,6 +46,8 @@ struct tachy_source_params {
     double timeout;       // seconds; an input that sends nothing for longer is given up with
                           // TACHY_ERR_AGAIN, while it is opened and while it is read; 0: 10 for
                           // addresses, no limit for files and pipes; negative: no limit
+    double reconnect;     // seconds that a camera, or an address (rtsp, rtmp, srt, http), is opened again for after it was lost;
+                          // its last picture stays as a still. Sound ends there. 0: reading ends
     bool want_side;       // collect audio, subtitles, chapters, metadata for a sink
     const int *stop;     // reading ends with TACHY_ERR_INTERRUPTED soon after *stop becomes
                          // non-zero, also while it waits for a pipe or the network (a signal

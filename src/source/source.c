@@ -37,7 +37,7 @@ static bool params_ok(const struct tachy_source_params *p)
     const struct tachy_rational r = p->rate;
     return TACHY_CHECK(log, p->url && p->url[0]) && TACHY_CHECK(log, p->start >= 0 && p->start <= MAX_SECONDS) &&
            TACHY_CHECK(log, p->duration >= 0 && p->duration <= MAX_SECONDS) &&
-           TACHY_CHECK(log, p->timeout <= MAX_SECONDS) && TACHY_CHECK(log, p->max_frames >= 0) && TACHY_CHECK(log, p->every_nth >= 0) &&
+           TACHY_CHECK(log, p->timeout <= MAX_SECONDS) && TACHY_CHECK(log, p->reconnect >= 0 && p->reconnect <= MAX_SECONDS) && TACHY_CHECK(log, p->max_frames >= 0) && TACHY_CHECK(log, p->every_nth >= 0) &&
            TACHY_CHECK(log, p->threads >= 0 && p->threads <= MAX_THREADS) &&
            TACHY_CHECK(log, p->decoders >= 0 && p->decoders <= MAX_THREADS) &&
            TACHY_CHECK(log, p->decode >= TACHY_DECODE_AUTO && p->decode <= TACHY_DECODE_NVDEC) &&
@@ -51,6 +51,8 @@ static bool params_ok(const struct tachy_source_params *p)
 
 static const struct tachy_source_ops *choose(const struct tachy_source_params *p)
 {
+    if (!p->backend && p->reconnect > 0 && tachy_source_again.probe(p->url))
+        return &tachy_source_again;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(sources); i++)
         if (p->backend ? !strcmp(p->backend, sources[i]->name) : sources[i]->probe(p->url))
             return sources[i];

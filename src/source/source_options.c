@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 #include "base/options.h"
+#include "source/camera.h"
 
 #include <string.h>
 
@@ -26,6 +27,9 @@ const struct tachy_option tachy_source_options[] = {
      .verbs = TACHY_VERB_RUN | TACHY_VERB_PROBE,
      .help = "give an input up that sends nothing for so long; 0: wait for ever; without it 10 for addresses, 0 for "
              "files and pipes"},
+    {"input.reconnect", "reconnect", 0, TACHY_OPT_FLOAT, .max = 1e6, .arg = "SECONDS", .group = "Input", .verbs = TACHY_VERB_RUN,
+     .help = "open a camera or address that was lost again for so long, with its last picture as a still; 0: the run ends; "
+             "without it 60 for cameras and, with --live, for addresses"},
     {"input.camera_size", "camera-size", 0, TACHY_OPT_SIZE, .group = "Input", .verbs = TACHY_VERB_RUN,
      .help = "size of a camera's pictures (/dev/video0); the largest up to 1280x720 without it"},
     {"input.camera_rate", "camera-rate", 0, TACHY_OPT_RATE, .group = "Input", .verbs = TACHY_VERB_RUN,
@@ -83,6 +87,8 @@ void tachy_source_read_settings(struct tachy_source_params *p, const tachy_setti
     p->decoders = (int)tachy_settings_int(s, "pipeline.stages.decode.decoders");
     p->decode = decode_by(tachy_settings_str(s, "pipeline.stages.decode.device"));
     p->on_gpu = !strcmp(tachy_settings_str(s, "gpu.device"), "cuda");
+    const bool comes_back = tachy_settings_bool(s, "performance.live") || (p->url && camera_is(p->url));
+    p->reconnect = tachy_settings_is_set(s, "input.reconnect") ? tachy_settings_float(s, "input.reconnect") : comes_back ? 60 : 0;
     p->timeout = tachy_settings_float(s, "input.timeout");
     if (!p->timeout && tachy_settings_is_set(s, "input.timeout"))
         p->timeout = -1; // 0 was asked for: no limit

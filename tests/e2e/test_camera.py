@@ -1,8 +1,10 @@
 """Cameras, by a stand-in for the kernel's that is preloaded into the command (tests/unit/fake_camera.c)."""
+import http.server
 import json
 import os
 import signal
 import subprocess
+import threading
 import time
 
 import common
@@ -95,10 +97,33 @@ class Camera(common.Case):
     def test_who_falls_silent_is_given_up(self):
         if not has_devices():
             self.skipTest("this FFmpeg has no cameras")
-        p = self.tachy("detect", "/dev/video0", "--timeout", "0.5", "-o", self.tmp / "out.mkv", TACHY_FAKE_CAMERA_STOP="12")
+        p = self.tachy("detect", "/dev/video0", "--timeout", "0.5", "--reconnect", "0", "-o", self.tmp / "out.mkv", TACHY_FAKE_CAMERA_STOP="12")
         self.assertEqual(p.returncode, 75, p.err)
         self.assertIn("sent nothing for 0.5 s", p.err)
         self.assertGreater(len(ffprobe(self.tmp / "out.mkv", "-show_packets")["packets"]), 3)
+
+    def test_who_is_unplugged_comes_back(self):
+        """The camera falls silent after 12 pictures, is opened again and gives as many more; in between its last one stays."""
+        if not has_devices():
+            self.skipTest("this FFmpeg has no cameras")
+        out = self.tmp / "out.mkv"
+        p = self.tachy("detect", "/dev/video0", "--timeout", "0.5", "--max-frames", 20, "--camera-size", "320x240", "-c:v", "ffv1",
+                       "-y", "-o", out, TACHY_FAKE_CAMERA_STOP="12")
+        self.assertEqual(p.returncode, 0, p.err)
+        self.assertRegex(p.err, "/dev/video0: was lost .*its last picture stays")
+        self.assertIn("/dev/video0: is back after", p.err)
+        times = [float(f["pts_time"]) for f in ffprobe(out, "-show_frames", "-select_streams", "v:0")["frames"]]
+        self.assertEqual(len(times), 20)
+        self.assertEqual(times, sorted(set(times)))
+        raw = subprocess.run(["ffmpeg", "-v", "error", "-i", out, "-vf", "extractplanes=y,scale=1:1", "-f", "rawvideo", "-pix_fmt", "gray",
+                              "-fps_mode", "passthrough", "-"], capture_output=True, check=True).stdout
+        again = next(i for i in range(1, 20) if raw[i] < raw[i - 1])  # the camera counts from its first picture again
+        self.assertEqual(raw[again], raw[0])
+        self.assertEqual(list(raw[:again]), sorted(raw[:again]))
+        self.assertEqual(raw[again - 1], raw[again - 2])  # a still
+        p = self.tachy("detect", "/dev/video0", "--timeout", "0.3", "--reconnect", "0.1", "-f", "null", TACHY_FAKE_CAMERA_STOP="3")
+        self.assertEqual(p.returncode, 75, p.err)
+        self.assertIn("did not come back within 0 s", p.err)
 
     def test_ctrl_c_while_it_is_silent(self):
         if not has_devices():
@@ -111,6 +136,46 @@ class Camera(common.Case):
         p.communicate(timeout=60)
         self.assertEqual(p.returncode, 130)
         self.assertLess(time.monotonic() - began, 10)
+
+
+class Address(common.Case):
+    """A stream over HTTP whose server closes the connection after ten pictures, each time."""
+
+    def setUp(self):
+        super().setUp()
+        ffmpeg("-f", "lavfi", "-i", "testsrc2=s=160x120:r=10:d=1", "-c:v", "mpeg2video", "-bf", 0, "-f", "mpegts", self.tmp / "live.ts")
+        data, self.asked = (self.tmp / "live.ts").read_bytes(), []
+
+        class Stream(http.server.BaseHTTPRequestHandler):
+            def do_GET(handler):
+                self.asked.append(time.monotonic())
+                handler.send_response(200)
+                handler.send_header("Content-Type", "video/mp2t")
+                handler.end_headers()
+                handler.wfile.write(data)
+
+            def log_message(self, *args):
+                pass
+
+        self.server = http.server.HTTPServer(("127.0.0.1", 0), Stream)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def tearDown(self):
+        self.server.shutdown()
+        self.server.server_close()
+        super().tearDown()
+
+    def test_comes_back(self):
+        url = f"http://127.0.0.1:{self.server.server_port}/live.ts"
+        p = common.run("detect", url, "--reconnect", "20", "--max-frames", "25", "-y", "-o", self.tmp / "out.mkv")
+        self.assertIn("is back after", p.stderr)
+        self.assertGreaterEqual(len(self.asked), 2)
+        self.assertGreaterEqual(self.asked[1] - self.asked[0], 0.5)
+        times = [float(f["pts_time"]) for f in ffprobe(self.tmp / "out.mkv", "-show_frames", "-select_streams", "v:0")["frames"]]
+        self.assertEqual((len(times), times), (25, sorted(set(times))))
+        asked = len(self.asked)
+        common.run("detect", url, "-f", "null", check=False)  # without it the run ends with the connection
+        self.assertEqual(len(self.asked), asked + 1)
 
 
 if __name__ == "__main__":
