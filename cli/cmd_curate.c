@@ -11,12 +11,12 @@ static void show(void *user, const struct tachy_curate_progress *now) { progress
 static int print(const struct cli *c, const struct tachy_curate_summary *s, int err)
 {
     char text[512];
-    json_t *o = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:f}", "files", s->files, "done", s->done, "before", s->before,
-                          "same", s->same, "failed", s->failed, "left", s->left, "decoded", (json_int_t)s->decoded, "frames",
+    json_t *o = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:f}", "files", s->files, "done", s->done, "before", s->before,
+                          "same", s->same, "other", s->other, "failed", s->failed, "left", s->left, "decoded", (json_int_t)s->decoded, "frames",
                           (json_int_t)s->frames, "kept", (json_int_t)s->kept, "seconds", s->seconds);
-    snprintf(text, sizeof(text), "%d inputs: %d done, %d done before, %d copies, %d failed, %d left\n"
+    snprintf(text, sizeof(text), "%d inputs: %d done, %d done before, %d copies, %d failed, %d of other shards, %d left\n"
              "%lld frames decoded in %.1f s (%.1f a second); %lld frames have results, %lld are kept\n", s->files, s->done, s->before,
-             s->same, s->failed, s->left, (long long)s->decoded, s->seconds, s->seconds > 0 ? (double)s->decoded / s->seconds : 0,
+             s->same, s->failed, s->other, s->left, (long long)s->decoded, s->seconds, s->seconds > 0 ? (double)s->decoded / s->seconds : 0,
              (long long)s->frames, (long long)s->kept);
     const char *file = tachy_settings_str(c->settings, "run.json");
     if (file)
@@ -43,11 +43,22 @@ static int take_job(struct cli *c)
     return err;
 }
 
+static int run_merge(struct cli *c)
+{
+    const char *out = tachy_settings_str(c->settings, "output.file");
+    if (!out || c->n_args < 2)
+        return message_usage("shards are joined like this: tachy curate merge DIR DIR... -o DIR");
+    int err = tachy_curate_merge(out, &c->args[1], c->n_args - 1, &c->log);
+    return err < 0 ? message_failed(err) : STATUS_OK;
+}
+
 static int run_curate(struct cli *c)
 {
     struct tachy_curate_summary s = {0};
     struct progress bar;
     tachy_control *control = NULL;
+    if (c->n_args && !strcmp(c->args[0], "merge"))
+        return run_merge(c);
     int err = cli_check_json(c);
     if (err == TACHY_OK)
         err = take_job(c);
@@ -81,7 +92,8 @@ const struct verb verb_curate = {
         "filter. docs/curate.md has the expressions.\n\n"
         "DIR (curated) gets results.jsonl, a line a frame, and files.jsonl, a line for each input that is done. A run that was "
         "ended, whatever ended it, goes on with the same command; inputs are known by their bytes. One that fails is listed in "
-        "failed.jsonl, the others go on, and the exit status is 75.",
+        "failed.jsonl, the others go on, and the exit status is 75.\n\n"
+        "--shard K/N works on one of N parts of the inputs, on a machine of its own; `tachy curate merge DIR... -o DIR` joins them.",
     .options = TACHY_VERB_CURATE,
     .by_path = TACHY_VERB_TASKS,
     .examples = EXAMPLES({"tachy curate --tasks detect,pose clips/ -o found", "faces and poses of all videos and pictures"},

@@ -37,6 +37,7 @@ struct tachy_curate_summary {
     int before;      // done by an earlier run with the same settings
     int same;        // exact copies of another input, which is done
     int failed;      // listed in failed.jsonl of the folder; each is logged
+    int other;       // of another shard
     int left;        // not looked at, because the run was stopped
     int64_t decoded; // frames that came from the decoder, each once whatever the number of tasks
     int64_t frames;  // that have results, those of earlier runs included
@@ -52,6 +53,12 @@ TACHY_API int tachy_curate_sized(size_t p_size, size_t s_size, const struct tach
                                  struct tachy_curate_summary *s);
 #define tachy_curate(...) \
     tachy_curate_sized(sizeof(struct tachy_curate_params), sizeof(struct tachy_curate_summary), __VA_ARGS__)
+
+// Joins the folders of shards (curate.shard) of one job into `folder`: what a run without shards writes, byte for byte.
+// Pictures become hard links, or copies. Further forms (curate.to) are written by the next tachy_curate() into that folder.
+// `log` may be NULL. TACHY_ERR_EXISTS: `folder` holds results, or two folders hold the same input; TACHY_ERR_MISMATCH: the
+// settings of the shards differ; TACHY_ERR_NOT_FOUND, TACHY_ERR_FORMAT, TACHY_ERR_IO, TACHY_ERR_NO_SPACE.
+TACHY_API int tachy_curate_merge(const char *folder, const char *const *dirs, size_t nb_dirs, const struct tachy_log *log);
 
 #ifdef __cplusplus
 }

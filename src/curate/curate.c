@@ -1,4 +1,5 @@
 #include "curate/curate.h"
+#include "curate/export.h"
 
 #include "base/clock.h"
 #include "base/cpu.h"
@@ -31,6 +32,18 @@ static int choose_device(struct curate *c)
     return tachy_settings_set(c->set, "gpu.device", cuda ? "cuda" : "cpu", "auto");
 }
 
+static int read_shard(struct curate *c)
+{
+    const char *text = tachy_settings_str(c->set, "curate.shard");
+    char rest;
+    if (!text)
+        return TACHY_OK;
+    if (sscanf(text, "%6d/%6d%c", &c->shard, &c->shards, &rest) != 2 || c->shard < 1 || c->shard > c->shards)
+        return tachy_fail(c->log, TACHY_ERR_INVAL, "--shard %.40s: is no K/N with K from 1 to N, as in 3/16", text);
+    c->shard--;
+    return TACHY_OK;
+}
+
 static int open_pipeline(struct curate *c)
 {
     struct tachy_run_params p = {0};
@@ -55,6 +68,10 @@ static int open_all(struct curate *c)
         err = choose_device(c);
     if (err == TACHY_OK)
         err = curate_tasks_open(c);
+    if (err == TACHY_OK)
+        err = read_shard(c);
+    if (err == TACHY_OK)
+        err = curate_export_check(c->set, &c->pictures, c->log);
     if (err == TACHY_OK)
         err = curate_inputs_list(c);
     if (err == TACHY_OK)
@@ -133,6 +150,7 @@ static void count(struct curate *c)
         s->same += state == CURATE_SAME;
         s->failed += state == CURATE_FAILED;
         s->left += state == CURATE_TODO;
+        s->other += state == CURATE_OTHER;
     }
     curate_ledger_count(c, &s->frames, &s->kept);
     s->seconds = (double)(tachy_now_ns() - c->began) / 1e9;
@@ -146,6 +164,8 @@ static int run(struct curate *c)
         err = try_again(c);
     if (err == TACHY_OK)
         err = curate_ledger_failed(c);
+    if (err == TACHY_OK && !curate_stopped(c))
+        err = curate_export(c);
     count(c);
     if (err == TACHY_OK && !c->sum.left && c->sum.done)
         curate_values_check(c);

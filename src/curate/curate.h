@@ -30,7 +30,7 @@ struct curate_task {
 };
 
 // What is to be done of an input.
-enum curate_state { CURATE_TODO, CURATE_BEFORE, CURATE_DONE, CURATE_SAME, CURATE_RETRY, CURATE_FAILED };
+enum curate_state { CURATE_TODO, CURATE_BEFORE, CURATE_DONE, CURATE_SAME, CURATE_RETRY, CURATE_FAILED, CURATE_OTHER };
 
 struct curate_file {
     char *path;
@@ -60,6 +60,8 @@ struct curate_record {
     double share;       // of the input up to here, 0..1
     int err;            // of the end: how the input ended; else TACHY_OK, or a task has failed on this frame
     bool retry;         // err is another frame's fault
+    bool still;         // the input is a single picture
+    char picture[64];   // of a kept frame, in the folder of the results; "": none
     bool pushed[CURATE_TASKS_MAX];
     struct tachy_text text[CURATE_TASKS_MAX]; // a JSON object of each task that has seen it
     struct curate_value *value; // in the order of curate.names
@@ -80,10 +82,12 @@ struct curate {
     struct curate_names names;
     atomic_bool *valued;            // of each name: some frame had a value
     struct curate_expression *keep; // NULL: every frame
+    bool pictures;                  // of kept frames are written
 
     struct curate_file *file;
     int nb_files;
     struct tachy_index seen; // the reader's: files by digest
+    int shard, shards;       // of shards 0 to shards - 1 only this one; 0 shards: all
     int64_t listed; // before --sample and --shard left some out
 
     tachy_pipeline *pipeline;
@@ -149,11 +153,15 @@ int curate_write(struct curate *c);
 // The frame's line, without newline.
 void curate_line(struct tachy_text *t, const struct curate *c, const struct curate_record *r, bool keep);
 
+// picture.c: writes the frame's picture, if pictures are wanted, and names it in the record.
+int curate_picture(struct curate *c, struct curate_record *r);
+
 // ledger.c: the folder of results. What is done is in files.jsonl; results.jsonl is as long as its last line says.
 int curate_ledger_open(struct curate *c);
 void curate_ledger_close(struct curate *c);
 bool curate_ledger_has(const struct curate *c, struct curate_file *f); // done, by its digest
 bool curate_ledger_knows(const struct curate *c, struct curate_file *f); // by name, size and time: sets the digest
+const char *curate_ledger_dir(const struct curate *c);
 int64_t curate_ledger_at(const struct curate *c); // bytes of results.jsonl
 int curate_ledger_add(struct curate *c, const struct tachy_text *line);
 int curate_ledger_end(struct curate *c, const struct curate_file *f); // its lines are whole

@@ -93,6 +93,8 @@ static json_t *settings_of(const struct curate *c)
             json_object_set_new(all, o->path, value);
     }
     json_object_set_new(all, "curate.tasks", names);
+    if (c->pictures)
+        json_object_set_new(all, "images", json_string("yes"));
     return all;
 }
 
@@ -102,7 +104,7 @@ static const char *difference(json_t *a, json_t *b)
     const char *key;
     json_t *value;
     json_object_foreach(a, key, value)
-        if (!json_equal(value, json_object_get(b, key)))
+        if (strcmp(key, "images") != 0 && !json_equal(value, json_object_get(b, key)))
             return key;
     json_object_foreach(b, key, value)
         if (!json_object_get(a, key))
@@ -247,6 +249,10 @@ int curate_ledger_open(struct curate *c)
     if (stat(l->dir, &st) == 0 && !S_ISDIR(st.st_mode))
         return tachy_fail(c->log, TACHY_ERR_EXISTS, "%s is a file; -o names the folder of the results", l->dir);
     int err = tachy_make_folders(l->dir, c->log);
+    char *images = path_of(l, "images");
+    if (err == TACHY_OK && c->pictures)
+        err = images ? tachy_make_folders(images, c->log) : TACHY_ERR_NOMEM;
+    free(images);
     if (err == TACHY_OK)
         err = take_lock(c);
     if (err == TACHY_OK)
@@ -299,6 +305,8 @@ bool curate_ledger_has(const struct curate *c, struct curate_file *f)
     int i = tachy_index_find(&l->by_digest, f->digest[0], same_digest, l, f->digest);
     return i >= 0;
 }
+
+const char *curate_ledger_dir(const struct curate *c) { return c->ledger->dir; }
 
 int64_t curate_ledger_at(const struct curate *c) { return c->ledger->at; }
 

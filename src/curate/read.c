@@ -139,6 +139,7 @@ static int push_frame(struct curate *c, struct input *in, tachy_frame *f)
     r->time = (double)f->pts * tick;
     r->share = length > 0 ? TACHY_CLAMP(r->time / length, 0.0, 1.0) : in->info->frames > 0
                    ? TACHY_MIN((double)f->id / (double)in->info->frames, 1.0) : 0;
+    r->still = in->info->still;
     r->set = in->set;
     curate_set_ref(c, in->set);
     curate_values_of_frame(c, r);
@@ -216,6 +217,10 @@ static int know(struct curate *c, int i, const struct tachy_log *log)
     if (err < 0)
         return err;
     f->known = true;
+    if (c->shards && f->digest[1] % (uint64_t)c->shards != (uint64_t)c->shard) {
+        f->state = CURATE_OTHER;
+        return TACHY_OK;
+    }
     int first = tachy_index_find(&c->seen, f->digest[0], same_bytes, c, f->digest);
     f->first = first + 1;
     if (curate_ledger_has(c, f) && (listed || first < 0)) // else it is a copy that is still to be listed

@@ -20,6 +20,8 @@ void curate_line(struct tachy_text *t, const struct curate *c, const struct cura
     else
         tachy_text_add(t, "null");
     tachy_text_add(t, ",\"width\":%d,\"height\":%d,\"keep\":%s", f->width, f->height, keep ? "true" : "false");
+    if (r->picture[0])
+        tachy_text_add(t, ",\"picture\":\"%s\"", r->picture);
     for (int i = 0; i < c->nb_tasks; i++) {
         tachy_text_add(t, ",\"%s\":%s", c->task[i].name, r->pushed[i] ? "" : "null");
         if (r->pushed[i])
@@ -68,6 +70,9 @@ static int write_frame(struct writer *w, struct curate_record *r)
 {
     struct curate_file *f = r->file;
     bool keep = curate_expression_holds(w->c->keep, r->value);
+    int err = keep ? curate_picture(w->c, r) : TACHY_OK;
+    if (err < 0)
+        return err;
     curate_line(&w->line, w->c, r, keep);
     f->frames++;
     f->kept += keep;
@@ -111,10 +116,10 @@ static int end(struct writer *w, struct curate_record *r)
     if (f->state == CURATE_TODO && !interrupted) {
         f->state = first ? CURATE_SAME : CURATE_DONE;
         err = curate_ledger_end(c, f);
-    } else if (f->state != CURATE_BEFORE) {
+    } else if (f->state != CURATE_BEFORE && f->state != CURATE_OTHER) {
         err = curate_ledger_drop(c, f);
     }
-    if (f->state == CURATE_BEFORE)
+    if (f->state == CURATE_BEFORE || f->state == CURATE_OTHER)
         w->before += f->size;
     w->done += f->size;
     w->ended++;

@@ -11,7 +11,7 @@ const struct tachy_option tachy_source_options[] = {
      .aliases = "start", .one_dash = true, .help = "start here, exact to the frame"},
     {"input.duration", "duration", 't', TACHY_OPT_TIME, .max = 1e9, .group = "Input", .verbs = TACHY_VERB_RUN | TACHY_VERB_CURATE,
      .help = "read this much of the input"},
-    {"input.end", "to", 0, TACHY_OPT_TIME, .max = 1e9, .group = "Input", .verbs = TACHY_VERB_RUN | TACHY_VERB_CURATE, .one_dash = true,
+    {"input.end", "to", 0, TACHY_OPT_TIME, .max = 1e9, .group = "Input", .verbs = TACHY_VERB_RUN, .one_dash = true,
      .help = "read up to this time of the input; -t wins over it"},
     {"input.rate", "rate", 'r', TACHY_OPT_RATE, .group = "Input", .verbs = TACHY_VERB_RUN | TACHY_VERB_CURATE,
      .help = "constant frame rate: frames are dropped or repeated to it; pictures are read at it"},

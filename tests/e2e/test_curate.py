@@ -1,10 +1,19 @@
 """tachy curate: several tasks over one decoding, conditions, filters, resume after any end."""
+import contextlib
+import csv
+import io
 import json
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
+import tarfile
 import time
+
+import cv2
+import numpy as np
+from pycocotools.coco import COCO
 
 import common
 from common import DEPS, TACHY, ffmpeg, ffprobe, models, run
@@ -122,6 +131,102 @@ class Curate(common.Case):
         for name in ("results.jsonl", "files.jsonl", "job.json"):
             self.assertEqual((self.tmp / "out" / name).read_bytes(), (self.tmp / "whole" / name).read_bytes(), name)
 
+    def test_further_forms(self):
+        clip(self.inputs / "a, b.mp4", 4)
+        ffmpeg("-i", self.inputs / "a, b.mp4", "-frames:v", "1", self.inputs / "c.png")
+        ffmpeg("-f", "lavfi", "-i", "color=gray:320x240:d=0.08", self.inputs / "grey.mp4")
+        out = self.tmp / "out"
+        self.curate(self.inputs, "--keep", "detect", "--to", "csv,coco,yolo,folders,captions", "--detect.model", "face",
+                    tasks="detect,pose,quality")
+        kept = [x for x in self.results() if x["keep"]]
+        self.assertEqual(len(kept), 5)
+        for x in kept:  # the picture is the frame
+            picture = cv2.imread(str(out / x["picture"]))
+            self.assertEqual(picture.shape[:2], (x["height"], x["width"]))
+        self.assertEqual((out / kept[4]["picture"]).read_bytes(), (self.inputs / "c.png").read_bytes())
+        frame = cv2.VideoCapture(str(self.inputs / "a, b.mp4")).read()[1]
+        self.assertLess(np.abs(cv2.imread(str(out / kept[0]["picture"])).astype(int) - frame).mean(), 4)
+
+        frames = list(csv.DictReader((out / "frames.csv").read_text().splitlines()))
+        self.assertEqual([(r["file"], r["frame"], r["detect.count"]) for r in frames],
+                         [(x["file"], str(x["frame"]), str(len(x["detect"]["regions"]))) for x in kept])
+        self.assertEqual([float(r["quality.blur"]) for r in frames], [x["quality"]["values"]["blur"] for x in kept])
+        flat = [(x, task, r) for x in kept for task in ("detect", "pose") for r in x[task]["regions"]]
+        regions = list(csv.DictReader((out / "regions.csv").read_text().splitlines()))
+        self.assertEqual([(r["file"], r["task"], float(r["score"]), [float(r[k]) for k in "xywh"], json.loads(r["points"]))
+                          for r in regions],
+                         [(x["file"], task, r["score"], r["box"], r["points"]) for x, task, r in flat])
+
+        with contextlib.redirect_stdout(io.StringIO()):
+            coco = COCO(str(out / "coco.json"))
+        self.assertEqual((len(coco.imgs), len(coco.anns)), (5, len(flat)))
+        for (x, task, r), a in zip(flat, coco.loadAnns(sorted(coco.anns))):
+            self.assertEqual(coco.imgs[a["image_id"]]["file_name"], x["picture"].split("/")[1])
+            self.assertEqual(coco.cats[a["category_id"]]["name"], r.get("label", task))
+            if not r.get("angle"):
+                cx, cy, w, h = r["box"]
+                np.testing.assert_allclose(a["bbox"], [cx - w / 2, cy - h / 2, w, h], atol=1e-3)
+
+        names = [line.split(": ")[1].strip('"') for line in (out / "data.yaml").read_text().splitlines() if line[:2] == "  "]
+        for x in kept:
+            label = out / "labels" / (x["picture"][7:].rsplit(".", 1)[0] + ".txt")
+            rows = [line.split() for line in label.read_text().splitlines()]
+            want = [r.get("label", task) for y, task, r in flat if y is x]
+            self.assertEqual([names[int(row[0])] for row in rows], want)
+            self.assertTrue(all(0 <= float(v) <= 1 for row in rows for v in row[1:]))
+            self.assertIn("face", (out / x["picture"]).with_suffix(".txt").read_text())
+            self.assertTrue((out / "folders" / "detect" / "face" / x["picture"][7:]).samefile(out / x["picture"]))
+
+    def test_webdataset(self):
+        clip(self.inputs / "a.mp4", 3)
+        self.curate(self.inputs, "--to", "webdataset")
+        with tarfile.open(self.tmp / "out" / "webdataset" / "000000.tar") as tar:
+            names = tar.getnames()
+            self.assertEqual([n.rsplit(".", 1)[1] for n in names], ["jpg", "json"] * 3)
+            for x, jpg, text in zip(self.results(), names[::2], names[1::2]):
+                self.assertEqual(jpg.rsplit(".", 1)[0], text.rsplit(".", 1)[0])
+                self.assertEqual(tar.extractfile(jpg).read(), (self.tmp / "out" / x["picture"]).read_bytes())
+                self.assertEqual(json.load(tar.extractfile(text)), x)
+
+    def test_shards_are_merged_to_the_whole(self):
+        for i in range(7):
+            clip(self.inputs / f"{i}.mp4", 2 + i, at=i / 8, size="160x120")
+        shutil.copy(self.inputs / "3.mp4", self.inputs / "copy.mp4")
+        self.curate(self.inputs, "--to", "captions", out="whole")
+        seen = 0
+        for k in (1, 2, 3):
+            p = self.curate(self.inputs, "--to", "captions", "--shard", f"{k}/3", "--json", out=f"part{k}")
+            summary = json.loads(p.stdout)
+            self.assertEqual(summary["done"] + summary["same"] + summary["other"], 8)
+            seen += summary["done"] + summary["same"]
+        self.assertEqual(seen, 8)
+        parts = [self.tmp / f"part{k}" for k in (3, 1, 2)]
+        run("curate", "merge", *parts, "-o", self.tmp / "out")
+        for name in ("results.jsonl", "files.jsonl", "job.json"):
+            self.assertEqual((self.tmp / "out" / name).read_bytes(), (self.tmp / "whole" / name).read_bytes(), name)
+        p = self.curate(self.inputs, "--to", "csv,captions", "--json")  # nothing is decoded again
+        self.assertEqual(json.loads(p.stdout)["decoded"], 0)
+        self.assertEqual(sorted(f.name for f in (self.tmp / "out" / "images").iterdir()),
+                         sorted(f.name for f in (self.tmp / "whole" / "images").iterdir()))
+        for args, said in (((*parts, "-o", self.tmp / "out"), "exist"), ((parts[0], parts[0], "-o", self.tmp / "o2"), "same input"),
+                           ((self.tmp, "-o", self.tmp / "o3"), "job.json"), ((parts[0],), "-o DIR")):
+            p = run("curate", "merge", *args, check=False)
+            self.assertNotEqual(p.returncode, 0)
+            self.assertIn(said, p.stderr)
+
+    def test_sqlite(self):
+        clip(self.inputs / "a.mp4", 3)
+        p = self.curate(self.inputs, "--to", "sqlite", tasks="detect,quality", check=False)
+        if p.returncode == 2 and "--to sqlite: is not known" in p.stderr:
+            self.skipTest("this build has no SQLite")
+        self.assertEqual(p.returncode, 0, p.stderr)
+        db, got = sqlite3.connect(self.tmp / "out" / "results.sqlite"), self.results()
+        rows = db.execute('select frame, time, "detect.count", "quality.noise" from frames order by rowid').fetchall()
+        self.assertEqual(rows, [(x["frame"], x["time"], len(x["detect"]["regions"]), x["quality"]["values"]["noise"]) for x in got])
+        rows = db.execute("select frame, label, score, w from regions order by rowid").fetchall()
+        self.assertEqual(rows, [(x["frame"], r["label"], r["score"], r["box"][2]) for x in got for r in x["detect"]["regions"]])
+        self.assertTrue(rows)
+
     def test_what_is_wrong_is_said(self):
         clip(self.inputs / "a.mp4", 2)
         for args, said, status in (
@@ -131,6 +236,8 @@ class Curate(common.Case):
                 (("--tasks", "animate"), "animate makes pictures", 1),
                 (("--pose.max_people", "x"), "pose.max_people", 2),
                 (("--detect.when", "detect > 1"), "is not known yet", 2),
+                (("--to", "xml"), "--to xml: is not known; there are: csv, coco", 2),
+                (("--shard", "4/3"), "is no K/N", 2),
                 (("-c:v", "libx264"), "does not belong to tachy curate", 2)):
             p = self.curate(self.inputs, *args, check=False)
             self.assertEqual((p.returncode, said in p.stderr), (status, True), p.stderr)

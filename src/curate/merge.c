@@ -1,0 +1,188 @@
+#include "curate/curate.h"
+#include "curate/export.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+// Shards of one job become one folder: the inputs of all of them in the order of the whole list, which is what a run without
+// shards writes.
+
+struct piece {
+    char *line;         // of files.jsonl
+    json_int_t number;  // of the input
+    int64_t begin, end; // of its lines in the shard's results.jsonl
+    int shard;
+};
+
+struct merge {
+    const struct tachy_log *log;
+    const char *const *dirs;
+    struct piece *piece;
+    int nb;
+};
+
+static int add_piece(struct merge *m, const struct piece *p)
+{
+    if (!(m->nb & (m->nb - 1))) {
+        struct piece *more = realloc(m->piece, (m->nb ? 2 * (size_t)m->nb : 1) * sizeof(*more));
+        if (!more)
+            return TACHY_ERR_NOMEM;
+        m->piece = more;
+    }
+    m->piece[m->nb] = *p;
+    char *line = m->piece[m->nb].line = strdup(p->line);
+    m->nb += line != NULL;
+    return line ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+static FILE *open_in(const struct merge *m, const char *dir, const char *name, const char *mode)
+{
+    char *path = tachy_asprintf("%s/%s", dir, name);
+    FILE *f = path ? fopen(path, mode) : NULL;
+    if (!f)
+        tachy_fail(m->log, tachy_err_from_errno(errno), "%s/%s: %s", dir, name, strerror(errno));
+    free(path);
+    return f;
+}
+
+static int read_shard(struct merge *m, int shard)
+{
+    FILE *f = open_in(m, m->dirs[shard], "files.jsonl", "r");
+    struct piece p = {.shard = shard};
+    size_t room = 0;
+    int err = f ? TACHY_OK : TACHY_ERR_NOT_FOUND;
+    while (err == TACHY_OK && getline(&p.line, &room, f) > 0) {
+        json_t *o = json_loads(p.line, 0, NULL);
+        p.begin = p.end;
+        p.number = json_integer_value(json_object_get(o, "number"));
+        p.end = json_integer_value(json_object_get(o, "end"));
+        if (!o || !strstr(p.line, ",\"end\":") || p.end < p.begin)
+            err = tachy_fail(m->log, TACHY_ERR_FORMAT, "%s/files.jsonl: is no list that tachy curate wrote", m->dirs[shard]);
+        else
+            err = add_piece(m, &p);
+        json_decref(o);
+    }
+    free(p.line);
+    if (f)
+        fclose(f);
+    return err;
+}
+
+// The job.json of all shards must be one.
+static int check_jobs(const struct merge *m, size_t n, char **job, size_t *size)
+{
+    int err = TACHY_OK;
+    *job = NULL;
+    for (size_t i = 0; i < n && err == TACHY_OK; i++) {
+        char *path = tachy_asprintf("%s/job.json", m->dirs[i]), *text = NULL;
+        size_t own;
+        err = path ? tachy_read_file(path, 1 << 20, &text, &own, m->log) : TACHY_ERR_NOMEM;
+        if (err == TACHY_OK && *job && (own != *size || memcmp(text, *job, own)))
+            err = tachy_fail(m->log, TACHY_ERR_MISMATCH, "%s and %s are of different jobs (job.json)", m->dirs[0], m->dirs[i]);
+        if (err == TACHY_OK && !*job) {
+            *job = text;
+            *size = own;
+            text = NULL;
+        }
+        free(text);
+        free(path);
+    }
+    return err;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const struct piece *p = a, *q = b;
+    return (p->number > q->number) - (p->number < q->number);
+}
+
+static int copy_lines(const struct merge *m, FILE *const *from, FILE *to, const struct piece *p)
+{
+    char chunk[1 << 16];
+    if (fseek(from[p->shard], p->begin, SEEK_SET) < 0)
+        return TACHY_ERR_IO;
+    for (int64_t left = p->end - p->begin; left > 0;) {
+        size_t n = fread(chunk, 1, (size_t)TACHY_MIN(left, (int64_t)sizeof(chunk)), from[p->shard]);
+        if (!n)
+            return tachy_fail(m->log, TACHY_ERR_FORMAT, "%s/results.jsonl: is shorter than files.jsonl says", m->dirs[p->shard]);
+        if (fwrite(chunk, 1, n, to) != n)
+            return tachy_fail(m->log, tachy_err_from_errno(errno), "results.jsonl cannot be written: %s", strerror(errno));
+        left -= (int64_t)n;
+    }
+    return TACHY_OK;
+}
+
+static int write_pieces(struct merge *m, const char *out, size_t n)
+{
+    FILE **from = calloc(n, sizeof(*from)), *results = open_in(m, out, "results.jsonl", "wx"), *files = open_in(m, out, "files.jsonl", "wx");
+    int err = from && results && files ? TACHY_OK : TACHY_ERR_EXISTS;
+    int64_t end = 0;
+    for (size_t i = 0; i < n && err == TACHY_OK; i++)
+        err = (from[i] = open_in(m, m->dirs[i], "results.jsonl", "r")) ? TACHY_OK : TACHY_ERR_IO;
+    for (int i = 0; i < m->nb && err == TACHY_OK; i++) {
+        const struct piece *p = &m->piece[i];
+        if (i && p->number == p[-1].number)
+            err = tachy_fail(m->log, TACHY_ERR_EXISTS, "%s and %s hold the same input; name each shard once", m->dirs[p[-1].shard],
+                             m->dirs[p->shard]);
+        else
+            err = copy_lines(m, from, results, p);
+        end += p->end - p->begin;
+        fprintf(files, "%.*s,\"end\":%lld}\n", (int)(strstr(p->line, ",\"end\":") - p->line), p->line, (long long)end);
+    }
+    bool whole = !results || fclose(results) == 0;
+    whole = (!files || fclose(files) == 0) && whole;
+    for (size_t i = 0; i < n && from; i++)
+        if (from[i])
+            fclose(from[i]);
+    free(from);
+    return err == TACHY_OK && !whole ? tachy_fail(m->log, TACHY_ERR_NO_SPACE, "%s: the results cannot be written", out) : err;
+}
+
+static int place_images(const struct merge *m, const char *out, const char *dir)
+{
+    char *from = tachy_asprintf("%s/images", dir), *to = tachy_asprintf("%s/images", out);
+    DIR *d = from ? opendir(from) : NULL;
+    int err = !d ? TACHY_OK : to ? tachy_make_folders(to, m->log) : TACHY_ERR_NOMEM;
+    for (struct dirent *e; err == TACHY_OK && d && (e = readdir(d));) {
+        char *a = tachy_asprintf("%s/%s", from, e->d_name), *b = tachy_asprintf("%s/%s", to, e->d_name);
+        if (e->d_name[0] != '.')
+            err = a && b ? curate_place_file(a, b, m->log) : TACHY_ERR_NOMEM;
+        free(a);
+        free(b);
+    }
+    if (d)
+        closedir(d);
+    free(from);
+    free(to);
+    return err;
+}
+
+int tachy_curate_merge(const char *folder, const char *const *dirs, size_t nb_dirs, const struct tachy_log *log)
+{
+    if (!TACHY_CHECK(log, folder && dirs))
+        return TACHY_ERR_INVAL;
+    struct merge m = {.log = log, .dirs = dirs};
+    char *job = NULL, *path = tachy_asprintf("%s/job.json", folder);
+    size_t size = 0;
+    int err = path && nb_dirs ? check_jobs(&m, nb_dirs, &job, &size) : TACHY_ERR_INVAL;
+    for (size_t i = 0; i < nb_dirs && err == TACHY_OK; i++)
+        err = read_shard(&m, (int)i);
+    if (m.nb)
+        qsort(m.piece, (size_t)m.nb, sizeof(*m.piece), by_number);
+    if (err == TACHY_OK)
+        err = tachy_make_folders(folder, log);
+    if (err == TACHY_OK)
+        err = write_pieces(&m, folder, nb_dirs);
+    for (size_t i = 0; i < nb_dirs && err == TACHY_OK; i++)
+        err = place_images(&m, folder, dirs[i]);
+    if (err == TACHY_OK)
+        err = tachy_write_file(path, job, size, log); // last: without it the folder is none of results
+    for (int i = 0; i < m.nb; i++)
+        free(m.piece[i].line);
+    free(m.piece);
+    free(job);
+    free(path);
+    return err;
+}
