@@ -1,5 +1,7 @@
 #include "measure/quality.h"
 
+#include "measure/light.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -30,13 +32,6 @@ struct sums {
     int black, clipped, grey, equal;
 };
 
-// Light of an sRGB code, 0..1 (IEC 61966-2-1).
-static double light_of(int code)
-{
-    double v = code / 255.0;
-    return v <= 0.04045 ? v / 12.92 : pow((v + 0.055) / 1.055, 2.4);
-}
-
 static void add_pixel(struct sums *s, const uint8_t *p)
 {
     int r = p[0], g = p[1], b = p[2], y = (54 * r + 183 * g + 19 * b + 128) >> 8;
@@ -61,7 +56,7 @@ static void add_up(struct sums *s, const struct tachy_quality_view *v)
         add_pixel(s, v->small + 3 * (size_t)i);
     for (int c = 0; c < 3; c++)
         for (int i = 0; i < 256; i++)
-            s->linear += weight[c] * s->channel[c][i] * light_of(i);
+            s->linear += weight[c] * s->channel[c][i] * tachy_light_of(i);
     for (int i = 0; i < 256; i++) {
         s->luma += (double)s->level[i] * i;
         s->luma2 += (double)s->level[i] * i * i;

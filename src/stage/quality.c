@@ -1,10 +1,10 @@
 #include "stage/quality.h"
+#include "stage/small.h"
 #include "stage/stages.h"
 
 #include "base/options.h"
 
 #include <stdlib.h>
-#include <tachy/preprocess.h>
 
 // How good a frame is: the measures of measure/quality.h as named values of the frame.
 
@@ -14,18 +14,11 @@ struct quality {
 
 enum { LUMA, SMALL, HASH, PICTURES };
 
-// A picture that is made of each frame.
-struct picture {
-    tachy_preprocess *pre;
-    struct tachy_preprocess_params p;
-    uint8_t *data;
-};
-
 struct worker {
     const struct tachy_log *log;
     bool hash; // the report's picture is made too
     int width, height; // of the frames that the pictures are for; 0: none yet
-    struct picture picture[PICTURES];
+    struct small_picture picture[PICTURES];
 };
 
 static const struct tachy_option options[] = {
@@ -60,26 +53,9 @@ static int finish(struct tachy_stage *st)
 
 static void close_pictures(struct worker *w)
 {
-    for (int i = 0; i < PICTURES; i++) {
-        tachy_preprocess_close(&w->picture[i].pre);
-        tachy_aligned_free(w->picture[i].data);
-        w->picture[i] = (struct picture){0};
-    }
+    for (int i = 0; i < PICTURES; i++)
+        small_close(&w->picture[i]);
     w->width = 0;
-}
-
-static int open_picture(struct picture *p, enum tachy_channels channels, int width, int height, const struct tachy_log *log)
-{
-    p->p = (struct tachy_preprocess_params){.width = width, .height = height, .dtype = TACHY_U8, .layout = TACHY_NHWC,
-                                            .channels = channels, .fit = TACHY_FIT_STRETCH, .log = log};
-    p->data = tachy_aligned_alloc((size_t)width * (size_t)height * (channels == TACHY_LUMA ? 1 : 3));
-    return p->data ? tachy_preprocess_open(&p->pre, &p->p) : TACHY_ERR_NOMEM;
-}
-
-// A side of a picture whose longer side has at most `most` pixels.
-static int fitted(int side, int longer, int most)
-{
-    return longer <= most ? side : TACHY_MAX((int)((int64_t)side * most / longer), 1);
 }
 
 static int fit_pictures(struct worker *w, const tachy_frame *f)
@@ -88,24 +64,16 @@ static int fit_pictures(struct worker *w, const tachy_frame *f)
     if (w->width == f->width && w->height == f->height)
         return TACHY_OK;
     close_pictures(w);
-    int err = open_picture(&w->picture[LUMA], TACHY_LUMA, fitted(f->width, longer, TACHY_QUALITY_LUMA),
-                           fitted(f->height, longer, TACHY_QUALITY_LUMA), w->log);
+    int err = small_open(&w->picture[LUMA], TACHY_LUMA, small_side(f->width, longer, TACHY_QUALITY_LUMA),
+                           small_side(f->height, longer, TACHY_QUALITY_LUMA), w->log);
     if (err == TACHY_OK)
-        err = open_picture(&w->picture[SMALL], TACHY_RGB, fold * fitted(f->width, longer, TACHY_QUALITY_BLURRY),
-                           fold * fitted(f->height, longer, TACHY_QUALITY_BLURRY), w->log);
+        err = small_open(&w->picture[SMALL], TACHY_RGB, fold * small_side(f->width, longer, TACHY_QUALITY_BLURRY),
+                           fold * small_side(f->height, longer, TACHY_QUALITY_BLURRY), w->log);
     if (err == TACHY_OK && w->hash)
-        err = open_picture(&w->picture[HASH], TACHY_LUMA, 32, 32, w->log);
+        err = small_open(&w->picture[HASH], TACHY_LUMA, 32, 32, w->log);
     w->width = err == TACHY_OK ? f->width : 0;
     w->height = f->height;
     return err;
-}
-
-static int make_picture(struct picture *p, const tachy_frame *f)
-{
-    int64_t n = p->p.channels == TACHY_LUMA ? 1 : 3;
-    struct tachy_tensor t = {.data = p->data, .dtype = TACHY_U8, .rank = 3, .shape = {p->p.height, p->p.width, n},
-                             .stride = {p->p.width * n, n, 1}};
-    return tachy_preprocess_run(p->pre, f, NULL, &t, NULL);
 }
 
 static int worker_open(struct tachy_stage *st, int batch, void **worker)
@@ -137,11 +105,11 @@ static double aspect_of(const struct tachy_video_info *in, const tachy_frame *f)
 static int measure(struct tachy_stage *st, struct worker *w, struct tachy_item *item)
 {
     const struct quality *q = tachy_stage_priv(st);
-    const struct picture *luma = &w->picture[LUMA], *small = &w->picture[SMALL];
+    const struct small_picture *luma = &w->picture[LUMA], *small = &w->picture[SMALL];
     double value[TACHY_Q_COUNT];
     int err = fit_pictures(w, item->in);
     for (int i = 0; i < PICTURES && err == TACHY_OK; i++)
-        err = w->picture[i].pre ? make_picture(&w->picture[i], item->in) : TACHY_OK;
+        err = w->picture[i].pre ? small_make(&w->picture[i], item->in) : TACHY_OK;
     if (err < 0)
         return err;
     struct tachy_quality_view v = {

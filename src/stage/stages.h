@@ -13,6 +13,8 @@ extern const struct tachy_stage_ops tachy_stage_track, tachy_stage_track_cuda;
 extern const struct tachy_stage_ops tachy_stage_drive, tachy_stage_animate;
 // How good a frame is, as named values of it (measure/quality.h). Settings: quality.*.
 extern const struct tachy_stage_ops tachy_stage_quality;
+// What lights a frame, as named values of it (measure/light.h); behind track, for the faces.
+extern const struct tachy_stage_ops tachy_stage_lighting;
 // The regions as a mask, for a composite (composite.h) that changes what lies in them.
 extern const struct tachy_stage_ops tachy_stage_cover;
 // The regions over the picture. Settings: draw.*; left out where every output is text.

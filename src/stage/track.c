@@ -16,7 +16,7 @@
 static const struct track_kind *kind_of(const tachy_task *t)
 {
     for (const struct track_kind *k = track_kinds; k->task; k++)
-        if (!strcmp(k->task, t->name) || (k->also && !strcmp(k->also, t->name)))
+        if (!strcmp(k->task, t->name) || tachy_word_in(k->also, t->name))
             return k;
     return NULL;
 }

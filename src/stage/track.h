@@ -18,7 +18,7 @@ struct track_angle {
 // What differs between the tasks that follow something.
 struct track_kind {
     const char *task;   // name of the task, and that of its points' card
-    const char *also;   // another task that follows the same things, or NULL
+    const char *also;   // other tasks that follow the same things, "a|b", or NULL
     const char *things; // for people to read
     struct tachy_crop detected, followed; // see struct tachy_follow_params
     int told;
