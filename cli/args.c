@@ -80,6 +80,9 @@ static const char *habit(const char *arg)
         {"codec", "-c:v"}, {"fps", "-r"}, {"seek", "-ss"}, {"in", "-i"}, {"out", "-o"}, {"threads", "--workers"},
         {"b", "-b:v"}, {"s", "-vf scale=WIDTH:HEIGHT"}, {"size", "-vf scale=WIDTH:HEIGHT"}, {"hide_banner", "-v error"},
         {"nostats", "-q"}, {"stream_loop", "ffmpeg -stream_loop N -i FILE ... | tachy segment -"}, {"set", "--KEY VALUE"},
+        {"transparent", "--mode alpha"}, {"alpha", "--mode alpha"}, {"bg", "--background"}, {"bg-color", "--background"},
+        {"background-color", "--background"}, {"q:v", "-crf"}, {"qscale:v", "-crf"}, {"output-dir", "-o DIR/"},
+        {"outdir", "-o DIR/"}, {"list-models", "tachy model list"},
     };
     const char *name = arg + strspn(arg, "-");
     for (size_t i = 0; i < sizeof(habits) / sizeof(habits[0]); i++)
@@ -270,8 +273,11 @@ static int check_verb(const struct parser *p)
             continue;
         if (p->c->inner)
             v = p->c->inner;
-        message_error("%s does not belong to tachy %s; `tachy help %s` lists its options",
-                      shown(p->used[i], name, sizeof(name)), v->name, v->name);
+        const char *own = shown(p->used[i], name, sizeof(name)), *other = habit(own);
+        if (other)
+            message_error("%s does not belong to tachy %s; did you mean %s?", own, v->name, other);
+        else
+            message_error("%s does not belong to tachy %s; `tachy help %s` lists its options", own, v->name, v->name);
         return TACHY_ERR_INVAL;
     }
     return TACHY_OK;

@@ -54,11 +54,18 @@ const struct verb *cli_verb(const char *name)
 
 int cli_unknown_verb(const char *name)
 {
+    static const char *const habits[][2] = { // words of other programs
+        {"info", "probe"}, {"list", "model list"}, {"pull", "model pull"}, {"download", "model pull"},
+        {"convert", "model import"}, {"bench", "engine bench"}, {"remove", "segment"}, {"matte", "segment"},
+    };
     const char *names[TASKS_MAX + N_OWN];
     size_t n = 0;
     for (; verbs[n]; n++)
         names[n] = verbs[n]->name;
-    const char *near = tachy_nearest(name, names, n);
+    const char *near = NULL;
+    for (size_t i = 0; i < sizeof(habits) / sizeof(habits[0]) && !near; i++)
+        near = !strcmp(name, habits[i][0]) ? habits[i][1] : NULL;
+    near = near ? near : tachy_nearest(name, names, n);
     message_error("unknown command '%.60s'; %s%s%s", name, near ? "did you mean " : "`tachy help` lists them", near ? near : "",
                   near ? "?" : "");
     return TACHY_ERR_INVAL;

@@ -1,3 +1,4 @@
+#include "base/path.h"
 #include "model/digest.h"
 #include "model/zoo.h"
 
@@ -48,11 +49,24 @@ static int card_of_file(struct card_doc **doc, const char *file, const struct ta
     return err;
 }
 
+// Files of other programs, which a card would not help.
+static bool is_other_format(const char *name)
+{
+    static const char *const ends[] = {".pt", ".pth", ".ckpt", ".safetensors", ".h5", ".keras", ".pb", ".engine", ".mlmodel"};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(ends); i++)
+        if (name && tachy_path_ends(name, ends[i]))
+            return true;
+    return false;
+}
+
 static int locate(tachy_model *m, const struct tachy_model_params *p)
 {
     const char *name = p->name;
     if (!name && !p->card)
         return tachy_fail(p->log, TACHY_ERR_INVAL, "no model was named: give one with --model NAME or FILE (tachy model list)");
+    if (is_other_format(name))
+        return tachy_fail(p->log, TACHY_ERR_UNSUPPORTED, "model %s: tachy runs ONNX; export it first, from PyTorch with "
+                          "torch.onnx.export()", name);
     m->dir = zoo_dir(p->dir);
     if (name && !strcmp(name, TACHY_MODEL_AUTO))
         name = p->card ? NULL : zoo_best("segment", m->dir);
