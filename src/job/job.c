@@ -4,6 +4,7 @@
 #include "base/path.h"
 #include "pipeline/run_options.h"
 #include "sink/sink_options.h"
+#include "source/camera.h"
 #include "source/source_options.h"
 #include "stage/stage.h"
 #include "task/task.h"
@@ -305,6 +306,19 @@ static bool on_progress(void *user, const struct tachy_progress *now)
     return !w->job->p.progress || w->job->p.progress(w->job->p.user, w->file, now);
 }
 
+// A camera alone, or what else comes live and has no end, gives one picture at a time: a batch would wait for the next ones.
+static void batch_of_one(const struct job_work *w, struct tachy_run_params *p)
+{
+    const tachy_job *j = w->job;
+    const struct tachy_video_info *i = tachy_source_info(w->source);
+    bool live = camera_is(w->file->input) || (tachy_settings_bool(j->set, "performance.live") && !i->frames && !i->duration);
+    if (p->batch < 2 || j->info.parallel || !live)
+        return;
+    tachy_msg(j->p.log, TACHY_LOG_INFO, "%s: batches of %d are taken as 1: waiting for a camera's next pictures costs more than a batch "
+              "saves; several cameras share batches (--parallel)", tachy_settings_origin(j->set, "model.batch_size"), p->batch);
+    p->batch = 1;
+}
+
 // Opens the file's input, output and task, and sets what its run needs.
 static int begin(struct job_work *w, struct tachy_run_params *p)
 {
@@ -319,6 +333,7 @@ static int begin(struct job_work *w, struct tachy_run_params *p)
         return err;
     note_live(j, w->file->input);
     tachy_run_read_settings(p, j->set);
+    batch_of_one(w, p);
     p->task = w->task ? w->task : j->task;
     p->task->input = w->file->input;
     p->source = w->source;

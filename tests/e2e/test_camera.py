@@ -94,6 +94,14 @@ class Camera(common.Case):
         self.assertEqual(len(raw), 8)
         self.assertEqual(sorted(set(raw)), list(raw))  # each has a number of its own, in order
 
+    def test_one_camera_makes_no_batches(self):
+        said, _ = self.detect("--batch", "4")
+        self.assertEqual(said.count("batches of 4 are taken as 1"), 1)
+        (self.tmp / "live.yaml").write_text("version: 1\nmodel: {batch_size: 4}\n")
+        said, _ = self.detect("-c", self.tmp / "live.yaml")
+        self.assertIn("live.yaml:2: batches of 4 are taken as 1", said)
+        self.assertNotIn("taken as 1", self.detect()[0])
+
     def test_who_falls_silent_is_given_up(self):
         if not has_devices():
             self.skipTest("this FFmpeg has no cameras")
