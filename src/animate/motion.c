@@ -1,5 +1,6 @@
 #include "animate/face.h"
 #include "animate/parts.h"
+#include "animate/parts.h"
 
 #include <math.h>
 
@@ -81,6 +82,21 @@ static void fit_proportions(const struct tachy_face *face, const tachy_face_poin
     }
 }
 
+// An upper lid ends where the lower one is.
+static void stop_lids(const struct tachy_face *face, tachy_face_points offset)
+{
+    for (int e = 0; e < 2; e++)
+        for (int i = 1; i < TACHY_FACE_LIDS / 2; i++) {
+            int up = face_lids[e][i], down = face_lids[e][TACHY_FACE_LIDS - i];
+            const float *a = face->point[up], *b = face->point[down];
+            float gap[2] = {b[0] - a[0], b[1] - a[1]}, size = gap[0] * gap[0] + gap[1] * gap[1];
+            float x = offset[up][0] - offset[down][0], y = offset[up][1] - offset[down][1];
+            float beyond = size > 0 ? TACHY_MAX((x * gap[0] + y * gap[1]) / size - 1, 0) : 0;
+            for (int k = 0; k < 2; k++)
+                offset[up][k] -= beyond * gap[k];
+        }
+}
+
 // Expression of the driver in its own neutral frame, in its pixels.
 static void expression(const struct tachy_face_fit *head, const tachy_face_points neutral, const float now[3], int i, double e[3])
 {
@@ -142,6 +158,7 @@ void tachy_face_drive(const struct tachy_face *face, const tachy_face_points neu
         }
     }
     fit_proportions(face, neutral, like.scale, motion->offset);
+    stop_lids(face, motion->offset);
     follow_gaze(face, irises_known(neutral) && irises_known(now), motion->offset);
     for (int i = 0; i < TACHY_FACE_POINTS; i++)
         shorten(motion->offset[i], 3, 0.5f * face->radius);
