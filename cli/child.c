@@ -40,7 +40,9 @@ int child_run(const struct cli *c, const struct child *child, int *status)
     int err = posix_spawn_file_actions_init(&actions);
     err = err ? err : redirect(&actions, child->out, STDOUT_FILENO);
     err = err ? err : redirect(&actions, child->err, STDERR_FILENO);
-    err = err ? err : posix_spawn(&pid, "/proc/self/exe", &actions, NULL, (char *const *)child->argv, environ);
+    if (!err)
+        err = child->program ? posix_spawnp(&pid, child->program, &actions, NULL, (char *const *)child->argv, environ)
+                             : posix_spawn(&pid, "/proc/self/exe", &actions, NULL, (char *const *)child->argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (err) {
         message_error("%s: the process for it cannot be started: %s", child->name, strerror(err));

@@ -52,8 +52,8 @@ struct verb {
 };
 enum { VERB_GENERAL = 1 << 15 }; // takes the rows of TACHY_VERB_ALL only
 
-extern const struct verb verb_probe, verb_doctor, verb_model, verb_engine, verb_config, verb_profile, verb_tune,
-    verb_replay, verb_compare_mattes, verb_curate, verb_shell, verb_help, verb_man, verb_completion;
+extern const struct verb verb_probe, verb_doctor, verb_model, verb_engine, verb_config, verb_profile, verb_tune, verb_bench,
+    verb_replay, verb_compare, verb_compare_mattes, verb_curate, verb_shell, verb_help, verb_man, verb_completion;
 const struct verb *const *cli_verbs(void); // ends with NULL
 const struct verb *cli_verb(const char *name);
 // The sentence for a name that is no verb, with the nearest one; left for message_failed(). TACHY_ERR_INVAL.
@@ -103,7 +103,8 @@ extern const char run_usage[], run_details[]; // of a verb; the latter after the
 // child.c: a process of this command.
 struct child {
     const char *name;  // of what it works on, for the message when it cannot be started
-    const char **argv; // ends with NULL
+    const char *program; // another one, found in $PATH; NULL: this command
+    const char *const *argv; // ends with NULL
     FILE *out, *err;   // its standard output and error; emptied before. NULL: ours
 };
 // Starts it and waits for it; a stop of c->control is passed on. *status: its exit status. TACHY_ERR_AGAIN: it could not
@@ -264,6 +265,12 @@ int print_version(void);
 int profile_check_files(struct cli *c, const char *input, const char *output, bool overwrite);
 
 // output_text.c: where --json goes.
+// The environment block of a result; {} if there is no memory for it.
+json_t *environment_json(void);
+// The command's own folder of this name in the user's cache; nothing is made. And mkdir -p. The sentence of a failure is left for
+// message_failed().
+int cache_folder(const char *name, char *buf, size_t size);
+int make_folders(const char *path);
 // Leaves the message that `name` cannot be written, by errno; TACHY_ERR_NO_SPACE or TACHY_ERR_IO.
 int write_failed(const char *name);
 // Writes text to FILE, or to standard output for "-"; the text ends with a newline afterwards.

@@ -56,7 +56,7 @@ static json_t *finals_json(const struct tune *t)
 
 static json_t *result_json(const struct tune *t, json_t *class)
 {
-    return json_pack("{s:s,s:i,s:O,s:b,s:i,s:I,s:i,s:o,s:o}", "kind", "tune", "version", 1, "class", class, "interrupted",
+    return json_pack("{s:s,s:i,s:o,s:O,s:b,s:i,s:I,s:i,s:o,s:o}", "kind", "tune", "version", 1, "environment", environment_json(), "class", class, "interrupted",
                      tune_stopped(t), "trials", t->trials, "frames", (json_int_t)t->frames, "best", t->best, "tried", rows_json(t), "finals",
                      finals_json(t));
 }

@@ -52,7 +52,7 @@ static int write_json(const struct cli *c, const struct bench *all, int n)
     for (int i = 0; i < n; i++)
         for (int k = 0; k < all[i].nb_rows; k++)
             json_array_append_new(rows, row_json(&all[i], &all[i].rows[k]));
-    json_t *o = json_pack("{s:i, s:i, s:o, s:o}", "rounds", all->rounds, "burst_ms", BENCH_BURST_MS,
+    json_t *o = json_pack("{s:s, s:i, s:o, s:i, s:i, s:o, s:o}", "kind", "engine bench", "version", 1, "environment", environment_json(), "rounds", all->rounds, "burst_ms", BENCH_BURST_MS,
                           "peak_multiply_adds_per_s", number(all->peak > 0 ? all->peak : NAN), "rows", rows);
     return cli_write_json(c, o);
 }

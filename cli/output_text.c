@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int write_failed(const char *name)
@@ -37,4 +39,35 @@ int write_text(const char *path, const char *text)
     if (fclose(f) != 0 || !good)
         return write_failed(path);
     return TACHY_OK;
+}
+
+json_t *environment_json(void)
+{
+    char *text = NULL;
+    json_t *o = tachy_report_environment(&text) == TACHY_OK ? json_loads(text, 0, NULL) : NULL;
+    tachy_free(text);
+    return o ? o : json_object();
+}
+
+int cache_folder(const char *name, char *buf, size_t size)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    bool own = cache && *cache == '/';
+    if (!own && !(home && *home)) {
+        message_error("what is stored is in $XDG_CACHE_HOME or $HOME, and neither is set");
+        return TACHY_ERR_NOT_FOUND;
+    }
+    int n = snprintf(buf, size, "%s%s/tachy/%s", own ? cache : home, own ? "" : "/.cache", name);
+    return n > 0 && (size_t)n < size ? TACHY_OK : TACHY_ERR_LIMIT;
+}
+
+int make_folders(const char *path)
+{
+    char part[4096];
+    for (const char *s = path + 1; s; s = strchr(s + 1, '/')) {
+        snprintf(part, sizeof(part), "%.*s", (int)(s - path), path);
+        if (*s == '/' && mkdir(part, 0777) < 0 && errno != EEXIST)
+            return write_failed(part);
+    }
+    return mkdir(path, 0777) < 0 && errno != EEXIST ? write_failed(path) : TACHY_OK;
 }

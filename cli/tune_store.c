@@ -8,36 +8,13 @@
 
 // A result is a JSON file, named after a digest of its class: $XDG_CACHE_HOME/tachy/tune/DIGEST.json.
 
-static int folder(char *buf, size_t size)
-{
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    bool own = cache && *cache == '/';
-    if (!own && !(home && *home)) {
-        message_error("stored results are in $XDG_CACHE_HOME or $HOME, and neither is set");
-        return TACHY_ERR_NOT_FOUND;
-    }
-    int n = snprintf(buf, size, "%s%s/tachy/tune", own ? cache : home, own ? "" : "/.cache");
-    return n > 0 && (size_t)n < size ? TACHY_OK : TACHY_ERR_LIMIT;
-}
-
-static int make_folder(const char *path)
-{
-    char part[4096];
-    for (const char *s = path + 1; s; s = strchr(s + 1, '/')) {
-        snprintf(part, sizeof(part), "%.*s", (int)(s - path), path);
-        if (*s == '/' && mkdir(part, 0777) < 0 && errno != EEXIST)
-            return write_failed(part);
-    }
-    return mkdir(path, 0777) < 0 && errno != EEXIST ? write_failed(path) : TACHY_OK;
-}
-
 static int name_of(const json_t *class, char *buf, size_t size)
 {
     char dir[4000], *text = json_dumps(class, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(15));
     uint64_t digest = 0xcbf29ce484222325; // FNV-1a
     for (const char *s = text; s && *s; s++)
         digest = (digest ^ (unsigned char)*s) * 0x100000001b3;
-    int err = text ? folder(dir, sizeof(dir)) : TACHY_ERR_NOMEM;
+    int err = text ? cache_folder("tune", dir, sizeof(dir)) : TACHY_ERR_NOMEM;
     free(text);
     if (err == TACHY_OK)
         snprintf(buf, size, "%s/%016llx.json", dir, (unsigned long long)digest);
@@ -158,8 +135,8 @@ int tune_save(const json_t *result)
         message_error("it holds no result of tachy tune; --export writes such files");
         return TACHY_ERR_FORMAT;
     }
-    int err = folder(dir, sizeof(dir));
-    err = err == TACHY_OK ? make_folder(dir) : err;
+    int err = cache_folder("tune", dir, sizeof(dir));
+    err = err == TACHY_OK ? make_folders(dir) : err;
     err = err == TACHY_OK ? name_of(class, path, sizeof(path)) : err;
     if (err < 0)
         return err;
@@ -173,7 +150,7 @@ int tune_all(json_t **out)
 {
     char dir[4000], path[4300];
     struct dirent **entry = NULL;
-    int err = folder(dir, sizeof(dir));
+    int err = cache_folder("tune", dir, sizeof(dir));
     *out = json_array();
     int n = err == TACHY_OK ? scandir(dir, &entry, NULL, alphasort) : 0;
     for (int i = 0; i < n; i++) {

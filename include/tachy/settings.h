@@ -37,6 +37,8 @@ enum {
     TACHY_VERB_COMPARE = 1 << 10,
     TACHY_VERB_TUNE = 1 << 11,
     TACHY_VERB_CURATE = 1 << 12,
+    TACHY_VERB_RESULTS = 1 << 13, // of runs: compare, report, plot
+    TACHY_VERB_BENCH = 1 << 14,
     TACHY_VERB_ALL = 0xfffe,     // every verb of the command, but no job
 };
 #define TACHY_VERB_TASK(i) (1u << (16 + (i))) // a job of the task tachy_task_at(i), i: 0..15

@@ -17,6 +17,7 @@
 #include <tachy/preprocess.h>
 #include <tachy/profile.h>
 #include <tachy/replay.h>
+#include <tachy/report.h>
 #include <tachy/result.h>
 #include <tachy/run.h>
 #include <tachy/sandbox.h>

@@ -40,7 +40,7 @@ int tachy_comparison_json(char **json, const tachy_comparison *c)
     json_t *judged = json_array();
     for (int k = 0; k < c->nb; k++)
         json_array_append_new(judged, judged_json(c, k));
-    json_t *o = json_pack("{s:i, s:I, s:i, s:i, s:s, s:o}", "version", 1, "frames", (json_int_t)c->frames, "width", c->width,
+    json_t *o = json_pack("{s:s, s:i, s:I, s:i, s:i, s:s, s:o}", "kind", "matte comparison", "version", 1, "frames", (json_int_t)c->frames, "width", c->width,
                           "height", c->height, "against", c->against, "judged", judged);
     *json = o ? json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(o);

@@ -180,6 +180,7 @@ int tachy_profile_json(tachy_profile *p, char **json)
     profile_ops_collect(p);
     int err = fig ? profile_figures(p, fig) : TACHY_ERR_NOMEM;
     if (err == TACHY_OK) {
+        json_object_set_new(o, "kind", json_string("profile"));
         json_object_set_new(o, "version", json_integer(1));
         json_object_set_new(o, "environment", profile_environment(p));
         json_object_set_new(o, "runs", json_integer(p->runs));

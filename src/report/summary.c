@@ -1,5 +1,6 @@
 #include "base/base.h"
 #include "base/numeric.h"
+#include "report/environment.h"
 #include "report/summary_live.h"
 
 #include <jansson.h>
@@ -116,7 +117,9 @@ int tachy_summary_json_sized(size_t s_size, char **json, const struct tachy_summ
         json_decref(o);
         return TACHY_ERR_INVAL;
     }
+    json_object_set_new(o, "kind", json_string("summary"));
     json_object_set_new(o, "version", json_integer(1));
+    json_object_set_new(o, "environment", report_environment());
     json_object_set_new(o, "frames", json_integer(s->frames));
     json_object_set_new(o, "decoded", json_integer(s->decoded));
     json_object_set_new(o, "damaged", json_integer(s->damaged));

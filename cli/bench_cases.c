@@ -1,0 +1,140 @@
+#include "bench.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+// The suites of `tachy bench`.
+
+__attribute__((format(printf, 2, 3))) static void add_word_to(struct bench_case *k, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(k->word[k->n_words++], BENCH_WORD, fmt, args);
+    va_end(args);
+}
+
+// A case of one input: the user's file, or a clip of this size.
+static struct bench_case *add_case(struct bench_run *b, const char *suite, const char *name, int width, int height)
+{
+    struct bench_case *k = &b->list[b->n++];
+    *k = (struct bench_case){.suite = suite, .width = b->file ? 0 : width, .height = b->file ? 0 : height};
+    snprintf(k->name, sizeof(k->name), "%s", name);
+    add_word_to(k, "--segment.mode=mask");
+    if (!b->file)
+        add_word_to(k, "--focus=off"); // nobody is in the clips: the model is to see whole frames
+    return k;
+}
+
+static void to_nothing(struct bench_case *k)
+{
+    add_word_to(k, "-f");
+    add_word_to(k, "null");
+}
+
+static void resolutions(struct bench_run *b)
+{
+    static const struct {
+        const char *name;
+        int width, height;
+    } sizes[] = {{"1080p", 1920, 1080}, {"4K", 3840, 2160}, {"6K", 5760, 3240}, {"8K", 7680, 4320}};
+    for (size_t i = 0; i < 2 * sizeof(sizes) / sizeof(sizes[0]); i++) {
+        char name[64];
+        bool stereo = i % 2;
+        snprintf(name, sizeof(name), "%s %s", sizes[i / 2].name, stereo ? "stereo" : "2D");
+        struct bench_case *k = add_case(b, "resolution", name, sizes[i / 2].width, sizes[i / 2].height);
+        add_word_to(k, "--stereo=%s", stereo ? "sbs" : "mono");
+        if (b->file) // the user's picture at that size
+            add_word_to(k, "--vf-in=scale=%d:%d", sizes[i / 2].width, sizes[i / 2].height);
+        to_nothing(k);
+    }
+}
+
+static void batches(struct bench_run *b, const int *sizes, int n)
+{
+    for (int i = 0; i < n; i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "batch %d", sizes[i]);
+        struct bench_case *k = add_case(b, "batch", name, 1920, 1080);
+        add_word_to(k, "--batch=%d", sizes[i]);
+        to_nothing(k);
+    }
+}
+
+// On a CPU a model is computed in its file's precision: int8 and fp16 are models of their own.
+static void precisions(struct bench_run *b)
+{
+    static const char *const gpu[] = {"fp32", "mixed", "fp16"};
+    bool cuda = !strcmp(tachy_settings_str(b->c->settings, "bench.device"), "cuda");
+    for (int i = 0; i < (cuda ? 3 : 1); i++) {
+        struct bench_case *k = add_case(b, "precision", gpu[i], 1920, 1080);
+        if (cuda)
+            add_word_to(k, "--precision=%s", gpu[i]);
+        to_nothing(k);
+    }
+}
+
+static void stages(struct bench_run *b)
+{
+    static const char *const modes[] = {"mask", "cutout", "blur", "overlay"};
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "mode %s", modes[i]);
+        struct bench_case *k = add_case(b, "stage", name, 1920, 1080);
+        add_word_to(k, "--segment.mode=%s", modes[i]);
+        to_nothing(k);
+    }
+}
+
+static void codecs(struct bench_run *b)
+{
+    static const struct {
+        const char *name, *codec, *ending, *preset;
+    } all[] = {{"H.264 ultrafast", "libx264", "mp4", "ultrafast"}, {"H.264 veryfast", "libx264", "mp4", "veryfast"},
+               {"H.264 medium", "libx264", "mp4", "medium"},       {"HEVC ultrafast", "libx265", "mp4", "ultrafast"},
+               {"ProRes", "prores_ks", "mov", NULL},               {"FFV1", "ffv1", "mkv", NULL}};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        struct bench_case *k = add_case(b, "codec", all[i].name, 1920, 1080);
+        add_word_to(k, "--segment.mode=cutout");
+        add_word_to(k, "-c:v");
+        add_word_to(k, "%s", all[i].codec);
+        if (all[i].preset)
+            add_word_to(k, "--preset=%s", all[i].preset);
+        add_word_to(k, "-y");
+        add_word_to(k, "--output.file=%s/out.%s", b->folder, all[i].ending);
+    }
+}
+
+// What is installed decides which of them run.
+static void peers(struct bench_run *b)
+{
+    add_case(b, "peers", "tachy", 1920, 1080);
+    to_nothing(&b->list[b->n - 1]);
+    struct bench_case *k = add_case(b, "peers", "OpenCV + ONNX Runtime (Python)", 1920, 1080);
+    k->peer = true;
+}
+
+int bench_cases(struct bench_run *b)
+{
+    static const int few[] = {1, 4}, many[] = {1, 4, 8, 16, 32};
+    static const struct {
+        const char *path;
+        void (*add)(struct bench_run *b);
+    } suites[] = {{"bench.resolution", resolutions}, {"bench.batch", NULL}, {"bench.precision", precisions}, {"bench.stage", stages},
+                  {"bench.codec", codecs}};
+    const tachy_settings *s = b->c->settings;
+    bool any = tachy_settings_bool(s, "bench.peers"), quick = tachy_settings_bool(s, "bench.quick");
+    for (size_t i = 0; i < sizeof(suites) / sizeof(suites[0]); i++)
+        any |= tachy_settings_bool(s, suites[i].path);
+    if (quick && !any)
+        batches(b, few, 2);
+    for (size_t i = 0; i < sizeof(suites) / sizeof(suites[0]) && !(quick && !any); i++)
+        if (!any || tachy_settings_bool(s, suites[i].path)) {
+            if (suites[i].add)
+                suites[i].add(b);
+            else
+                batches(b, many, 5);
+        }
+    if (tachy_settings_bool(s, "bench.peers"))
+        peers(b);
+    return STATUS_OK;
+}

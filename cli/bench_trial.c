@@ -1,0 +1,192 @@
+#include "bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+// One run of a case: a process of this command, or of a peer, and what else the machine did meanwhile.
+
+enum { FIRST_FRAMES = 30 };
+
+bool bench_stopped(const struct bench_run *b) { return tachy_control_stopped(b->c->control); }
+
+// CPU seconds that the whole machine was busy; negative: the system does not say.
+static double machine_busy(void)
+{
+    unsigned long long user, nice, system, idle, wait, irq, soft, steal;
+    FILE *f = fopen("/proc/stat", "r");
+    int n = f ? fscanf(f, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle, &wait, &irq, &soft, &steal) : 0;
+    if (f)
+        fclose(f);
+    return n == 8 ? (double)(user + nice + system + irq + soft + steal) / (double)sysconf(_SC_CLK_TCK) : -1;
+}
+
+static double of_time(struct timeval t) { return (double)t.tv_sec + (double)t.tv_usec * 1e-6; }
+
+static double children_busy(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_CHILDREN, &u);
+    return of_time(u.ru_utime) + of_time(u.ru_stime);
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+// Of the first sensor; null without one.
+static json_t *temperature(void)
+{
+    int v;
+    FILE *f = fopen("/sys/class/thermal/thermal_zone0/temp", "r");
+    json_t *o = f && fscanf(f, "%d", &v) == 1 ? json_real(v / 1000.0) : json_null();
+    if (f)
+        fclose(f);
+    return o;
+}
+
+static json_t *clock_mhz(void)
+{
+    char line[256];
+    double mhz = 0;
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f && fgets(line, sizeof(line), f) && sscanf(line, "cpu MHz : %lf", &mhz) != 1)
+        ;
+    if (f)
+        fclose(f);
+    return mhz > 0 ? json_real(mhz) : json_null();
+}
+
+static double get(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+
+// What a bench keeps of a run's summary.
+static json_t *kept(const json_t *s)
+{
+    const json_t *latency = json_object_get(s, "latency_ms"), *step;
+    double frames = get(s, "frames"), seconds = get(s, "seconds");
+    json_t *o = json_object(), *steps = json_object();
+    size_t i;
+    if (frames <= 0 || seconds <= 0) {
+        json_decref(steps);
+        json_object_set_new(o, "error", json_string("it worked on no frame"));
+        return o;
+    }
+    json_object_set_new(o, "fps", json_real(frames / seconds));
+    json_object_set_new(o, "frames", json_integer((json_int_t)frames));
+    static const char *const keys[] = {"p50", "p95", "p99"}, *const names[] = {"p50_ms", "p95_ms", "p99_ms"};
+    for (int k = 0; k < 3; k++)
+        json_object_set(o, names[k], json_object_get(latency, keys[k]));
+    json_object_set_new(o, "cpu_ms", json_real(1e3 * get(s, "utilisation") * get(s, "cores") * seconds / frames));
+    json_object_set(o, "utilisation", json_object_get(s, "utilisation"));
+    json_object_set(o, "memory_mib", json_object_get(s, "peak_memory_mib"));
+    json_array_foreach(json_object_get(s, "steps"), i, step)
+        if (get(step, "calls") > 0)
+            json_object_set_new(steps, text_of(step, "name"), json_real(1e3 * get(step, "busy_s") / frames));
+    json_object_set_new(o, "steps_ms", steps);
+    return o;
+}
+
+// The same network on the same frames, as people write it first.
+static const char peer_source[] =
+    "import sys, json, time\n"
+    "import cv2, numpy as np, onnxruntime as ort\n"
+    "clip, model, frames = sys.argv[1], sys.argv[2], int(sys.argv[3])\n"
+    "s = ort.InferenceSession(model, providers=['CPUExecutionProvider'])\n"
+    "i = s.get_inputs()[0]\n"
+    "first = i.shape[-1] != 3\n"
+    "h, w = (i.shape[2:] if first else i.shape[1:3])\n"
+    "v = cv2.VideoCapture(clip)\n"
+    "n, t, took = 0, time.perf_counter(), []\n"
+    "while not frames or n < frames:\n"
+    "    at = time.perf_counter()\n"
+    "    ok, f = v.read()\n"
+    "    if not ok: break\n"
+    "    x = cv2.cvtColor(cv2.resize(f, (w, h)), cv2.COLOR_BGR2RGB).astype(np.float32)[None] / 255\n"
+    "    m = np.squeeze(s.run(None, {i.name: x.transpose(0, 3, 1, 2) if first else x})[0])\n"
+    "    m = m if m.ndim == 2 else m[0]\n"
+    "    cv2.resize(m, (f.shape[1], f.shape[0]))\n"
+    "    took.append((time.perf_counter() - at) * 1e3)\n"
+    "    n += 1\n"
+    "p = lambda q: float(np.percentile(took, q)) if took else 0\n"
+    "import resource\n"
+    "u = resource.getrusage(resource.RUSAGE_SELF)\n"
+    "s = time.perf_counter() - t\n"
+    "print(json.dumps(dict(frames=n, seconds=s, latency_ms=dict(p50=p(50), p95=p(95), p99=p(99)), cores=1,\n"
+    "    utilisation=(u.ru_utime + u.ru_stime) / s, peak_memory_mib=u.ru_maxrss / 1024)))\n";
+
+// The last line that the process wrote.
+static json_t *failure(FILE *f)
+{
+    char line[512], last[300] = "it failed";
+    rewind(f);
+    while (fgets(line, sizeof(line), f)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (*line)
+            snprintf(last, sizeof(last), "%.280s", strncmp(line, "tachy: ", 7) ? line : line + 7);
+    }
+    return json_pack("{s:s}", "error", last);
+}
+
+static int run_tachy(struct bench_run *b, const struct bench_case *k, const char *clip, int64_t frames, FILE *out, int *status)
+{
+    const char *argv[BENCH_WORDS + 12] = {"tachy", "segment", clip, "--json", "-q"};
+    char most[64], device[64];
+    int n = 5;
+    snprintf(most, sizeof(most), "--input.max_frames=%lld", (long long)frames);
+    snprintf(device, sizeof(device), "--device=%s", tachy_settings_str(b->c->settings, "bench.device"));
+    for (int i = 0; i < k->n_words; i++)
+        argv[n++] = k->word[i];
+    if (frames)
+        argv[n++] = most;
+    argv[n++] = device;
+    return child_run(b->c, &(struct child){.name = k->name, .argv = argv, .out = out, .err = b->log}, status);
+}
+
+static int run_peer(struct bench_run *b, const struct bench_case *k, const char *clip, int64_t frames, FILE *out, int *status)
+{
+    char count[32];
+    tachy_model *m;
+    snprintf(count, sizeof(count), "%lld", (long long)frames);
+    int err = tachy_model_open(&m, &(struct tachy_model_params){.name = "selfie", .log = &b->c->log});
+    if (err < 0)
+        return err;
+    const char *argv[] = {"python3", "-c", peer_source, clip, tachy_model_path(m), count, NULL};
+    err = child_run(b->c, &(struct child){.name = k->name, .program = "python3", .argv = argv, .out = out, .err = b->log}, status);
+    tachy_model_close(&m);
+    return err;
+}
+
+int bench_trial(struct bench_run *b, const struct bench_case *k, int64_t frames, json_t **out)
+{
+    char *clip = NULL;
+    int status = 0, err = b->file ? TACHY_OK
+                                  : bench_clip(k, tachy_settings_bool(b->c->settings, "bench.quick"), &b->c->log,
+                                               tachy_control_stop_flag(b->c->control), &clip);
+    FILE *f = err == TACHY_OK ? tmpfile() : NULL;
+    *out = NULL;
+    if (err == TACHY_OK && !f)
+        err = write_failed("a temporary file");
+    double busy = machine_busy(), own = children_busy(), start = now_s();
+    if (err == TACHY_OK)
+        err = (k->peer ? run_peer : run_tachy)(b, k, b->file ? b->file : clip, frames ? frames : FIRST_FRAMES, f, &status);
+    double took = now_s() - start, others = busy >= 0 ? (machine_busy() - busy - (children_busy() - own)) / took : 0;
+    if (err == TACHY_OK && !bench_stopped(b)) {
+        rewind(f);
+        json_t *s = status ? NULL : json_loadf(f, 0, NULL);
+        *out = s ? kept(s) : failure(b->log);
+        json_object_set_new(*out, "load", json_real(others > 0 ? others : 0));
+        json_object_set_new(*out, "mhz", clock_mhz());
+        json_object_set_new(*out, "celsius", temperature());
+        json_object_set_new(*out, "took_s", json_real(took));
+        json_decref(s);
+    }
+    if (f)
+        fclose(f);
+    free(clip);
+    return err;
+}
