@@ -52,8 +52,8 @@ struct verb {
 };
 enum { VERB_GENERAL = 1 << 15 }; // takes the rows of TACHY_VERB_ALL only
 
-extern const struct verb verb_probe, verb_doctor, verb_model, verb_engine, verb_config, verb_profile, verb_tune, verb_bench,
-    verb_replay, verb_compare, verb_compare_mattes, verb_curate, verb_shell, verb_help, verb_man, verb_completion;
+extern const struct verb verb_probe, verb_doctor, verb_model, verb_engine, verb_config, verb_profile, verb_tune, verb_bench, verb_report,
+    verb_plot, verb_replay, verb_compare, verb_compare_mattes, verb_curate, verb_shell, verb_help, verb_man, verb_completion;
 const struct verb *const *cli_verbs(void); // ends with NULL
 const struct verb *cli_verb(const char *name);
 // The sentence for a name that is no verb, with the nearest one; left for message_failed(). TACHY_ERR_INVAL.

@@ -158,7 +158,7 @@ const struct verb verb_report = {
         "one HTML file that opens offline. Without -o bars are printed in the terminal.\n\n"
         "--log TEXT BEFORE AFTER -o FILE.md adds an entry to the optimisation history at the end of FILE.md. docs/report.md has the "
         "plots.",
-    .options = TACHY_VERB_REPORT,
+    .options = TACHY_VERB_RESULTS,
     .examples = EXAMPLES({"tachy report bench.json profile.json -o report.html", "a page to pass on"},
                          {"tachy report bench.json -o results.md", "the page that a team keeps"},
                          {"tachy report --log \"enabled fp16\" before.json after.json -o results.md", "and what was gained"}),
@@ -170,7 +170,7 @@ const struct verb verb_plot = {
     .usage = "--kind PLOT [options] RESULT...",
     .summary = "draw one plot of results as SVG or PNG",
     .details = "Plots: throughput, latency, stages, operators, engines, pareto, history, changes. docs/report.md says what each needs.",
-    .options = TACHY_VERB_REPORT,
+    .options = TACHY_VERB_RESULTS,
     .examples = EXAMPLES({"tachy plot bench.json --kind throughput -o fps.svg", "bars with intervals"}),
     .run = run_plot,
 };

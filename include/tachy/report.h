@@ -45,6 +45,23 @@ TACHY_API int tachy_report_compare_markdown(char **text, const char *json);
 TACHY_API int tachy_report_bench_sums(char **json, const char *bench);
 TACHY_API int tachy_report_bench_text(char **text, const char *json);
 
+struct tachy_report_params {
+    const char *const *files; // required: results
+    size_t nb_files;          // >= 1
+    const char *format;       // of a report: "html" (default if NULL), "md", "json", "csv", "text"
+    const char *plot;         // of tachy_report_plot(): a name as docs/report.md lists them; required there
+    const struct tachy_log *log; // NULL: silent
+};
+#define tachy_report_params(...) (&(struct tachy_report_params){__VA_ARGS__})
+
+// All results in one document: what they were, figures against targets, verdicts, and every plot with its table. HTML is one file
+// that opens without a network. *out: free with tachy_free(). The errors of tachy_report_compare(); TACHY_ERR_INVAL: format.
+TACHY_API int tachy_report_write_sized(size_t p_size, char **out, const struct tachy_report_params *p);
+#define tachy_report_write(...) tachy_report_write_sized(sizeof(struct tachy_report_params), __VA_ARGS__)
+// One plot as an SVG file. TACHY_ERR_NOT_FOUND names those that these results have data for.
+TACHY_API int tachy_report_plot_sized(size_t p_size, char **svg, const struct tachy_report_params *p);
+#define tachy_report_plot(...) tachy_report_plot_sized(sizeof(struct tachy_report_params), __VA_ARGS__)
+
 #ifdef __cplusplus
 }
 #endif

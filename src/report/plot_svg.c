@@ -191,7 +191,7 @@ static void marks(FILE *f, const json_t *p, const struct axis *a, int bottom)
         if (get(o, "at") > a->high)
             continue;
         fprintf(f, "<line class=\"mark\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>", x, x, TOP, bottom);
-        text(f, x + 4, TOP + 12 + 14 * (double)i, "start", report_text(o, "label", ""));
+        text(f, place(a, a->high), bottom - 46 + 14 * (double)i, "end", report_text(o, "label", ""));
     }
 }
 

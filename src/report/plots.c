@@ -49,9 +49,9 @@ static void add_latency(json_t *all, const char *series, const json_t *latency, 
     } q[] = {{"p50", 0.5}, {"p90", 0.9}, {"p95", 0.95}, {"p99", 0.99}, {"max", 1}};
     json_t *p = plot(all, "latency", "Latency", "xy", "ms from a frame's arrival to its result", "share of frames");
     if (!json_array_size(json_object_get(p, "marks"))) {
-        mark(p, 16.67, "p50 target");
-        mark(p, 20, "p95 target");
-        mark(p, 25, "p99 target");
+        mark(p, 16.67, "target of p50: 16.67 ms");
+        mark(p, 20, "target of p95: 20 ms");
+        mark(p, 25, "target of p99: 25 ms");
     }
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(q); i++) {
         char key[16];

@@ -6,7 +6,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { EXACT_PAIRS = 100, EXACT_VALUES = 60 };
+enum { EXACT_PAIRS = 100, EXACT_VALUES = 60, EXACT_FEW = 8, EXACT_MANY = 200 };
+
+// Whether all choices of the smaller sample's ranks are counted: few values, or few of one side.
+static bool counts_all(size_t n_a, size_t n_b)
+{
+    size_t n = n_a + n_b;
+    return n <= EXACT_VALUES || (n <= EXACT_MANY && TACHY_MIN(n_a, n_b) <= EXACT_FEW);
+}
 
 static int by_size(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
 
@@ -176,7 +183,8 @@ static double rank_sum_p(const struct ranked *r, size_t n, size_t n_a, int sum)
 static double rank_sum_normal(double n_a, double n_b, double ties, double u)
 {
     double n = n_a + n_b, sd = sqrt(n_a * n_b / 12 * (n + 1 - ties / (n * (n - 1))));
-    return sd > 0 ? fmin(1, 2 * normal_tail((fabs(u - n_a * n_b / 2) - 0.5) / sd)) : 1;
+    double least = 2 * exp(lgamma(n_a + 1) + lgamma(n_b + 1) - lgamma(n + 1)); // of the exact test: one of all choices
+    return sd > 0 ? fmax(least, fmin(1, 2 * normal_tail((fabs(u - n_a * n_b / 2) - 0.5) / sd))) : 1;
 }
 
 struct stats_test stats_mann_whitney(const double *a, size_t n_a, const double *b, size_t n_b)
@@ -191,9 +199,11 @@ struct stats_test stats_mann_whitney(const double *a, size_t n_a, const double *
             r[i] = (struct ranked){i < n_a ? a[i] : b[i - n_a], i < n_a, 0};
         double x = (double)n_a, y = (double)n_b, ties = rank(r, n);
         int sum = own_sum(r, n);
-        t.exact = n <= EXACT_VALUES;
+        bool smaller = n_a <= n_b;
+        t.exact = counts_all(n_a, n_b);
         t.statistic = sum / 2.0 - x * (x + 1) / 2;
-        t.p = t.exact ? rank_sum_p(r, n, n_a, sum) : rank_sum_normal(x, y, ties, t.statistic);
+        t.p = t.exact ? rank_sum_p(r, n, smaller ? n_a : n_b, smaller ? sum : (int)(n * (n + 1)) - sum)
+                      : rank_sum_normal(x, y, ties, t.statistic);
         t.effect = 2 * t.statistic / (x * y) - 1;
     }
     free(r);

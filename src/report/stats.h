@@ -18,8 +18,8 @@ struct stats_test {
 // Wilcoxon's signed-rank test of n differences. Zeros are left out (Wilcoxon 1945); tied ranks are averaged. Exact up to
 // 100 differences.
 struct stats_test stats_wilcoxon(const double *d, size_t n);
-// Mann and Whitney's U test (1947) of two independent samples. Exact up to 60 values in all, beyond with ties and continuity
-// corrected.
+// Mann and Whitney's U test (1947) of two independent samples. Exact up to 60 values in all, and up to 200 if a side has at most
+// 8; beyond with ties and continuity corrected, and never below the least p of the exact test.
 struct stats_test stats_mann_whitney(const double *a, size_t n_a, const double *b, size_t n_b);
 
 // p[] becomes Holm's (1979) adjusted p-values: reject those <= alpha, and a false alarm among all of them is at most as likely.

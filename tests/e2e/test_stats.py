@@ -69,9 +69,15 @@ class Statistics(unittest.TestCase):
         rng = np.random.default_rng(3)
         cases = [(rng.normal(0, 1, m), rng.normal(0.5, 1, n)) for m, n in ((1, 1), (2, 3), (5, 5), (4, 9), (30, 30), (80, 70))]
         tied = [(rng.integers(0, 4, m).astype(float), rng.integers(1, 5, n).astype(float)) for m, n in ((3, 3), (4, 5), (6, 4))]
-        large = [(rng.integers(0, 9, 90).astype(float), rng.integers(1, 9, 80).astype(float)), (np.ones(4), np.ones(5))]
+        large = [(np.full(100, 2.0), np.ones(1)), (rng.integers(0, 40, 6).astype(float), rng.integers(1, 60, 90).astype(float)), (rng.integers(0, 9, 90).astype(float), rng.integers(1, 9, 80).astype(float)), (np.ones(4), np.ones(5))]
         got = ask([{"fn": "mann_whitney", "a": list(a), "b": list(b)} for a, b in cases + tied + large])
         for (a, b), g in zip(cases + tied + large, got):
+            if min(len(a), len(b)) <= 8 and len(a) + len(b) > 60:
+                self.assertTrue(g["exact"])
+                draws = stats.PermutationMethod(n_resamples=20000, random_state=1)
+                p = 2 / 101 if len(b) == 1 else stats.mannwhitneyu(a, b, method=draws).pvalue
+                self.assertAlmostEqual(g["p"], p, delta=0.01)
+                continue
             if len(a) + len(b) > 60:
                 want = stats.mannwhitneyu(a, b, method="asymptotic")
             elif len(set([*a, *b])) == len(a) + len(b):
