@@ -45,6 +45,10 @@
 #define tachy_profile_params(...) TACHY_PARAMS(tachy_profile_params, __VA_ARGS__)
 #undef tachy_replay_params
 #define tachy_replay_params(...) TACHY_PARAMS(tachy_replay_params, __VA_ARGS__)
+#undef tachy_report_params
+#define tachy_report_params(...) TACHY_PARAMS(tachy_report_params, __VA_ARGS__)
+#undef tachy_report_compare_params
+#define tachy_report_compare_params(...) TACHY_PARAMS(tachy_report_compare_params, __VA_ARGS__)
 #undef tachy_run_params
 #define tachy_run_params(...) TACHY_PARAMS(tachy_run_params, __VA_ARGS__)
 #undef tachy_run_many_params
