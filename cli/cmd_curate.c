@@ -48,7 +48,7 @@ static int run_merge(struct cli *c)
     const char *out = tachy_settings_str(c->settings, "output.file");
     if (!out || c->n_args < 2)
         return message_usage("shards are joined like this: tachy curate merge DIR DIR... -o DIR");
-    int err = tachy_curate_merge(out, &c->args[1], c->n_args - 1, &c->log);
+    int err = tachy_curate_merge(tachy_curate_merge_params(.folder = out, .dirs = &c->args[1], .nb_dirs = c->n_args - 1, .log = &c->log));
     return err < 0 ? message_failed(err) : STATUS_OK;
 }
 

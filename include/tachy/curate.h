@@ -54,11 +54,20 @@ TACHY_API int tachy_curate_sized(size_t p_size, size_t s_size, const struct tach
 #define tachy_curate(...) \
     tachy_curate_sized(sizeof(struct tachy_curate_params), sizeof(struct tachy_curate_summary), __VA_ARGS__)
 
-// Joins the folders of shards (curate.shard) of one job into `folder`: what a run without shards writes, byte for byte.
-// Pictures become hard links, or copies. Further forms (curate.to) are written by the next tachy_curate() into that folder.
-// `log` may be NULL. TACHY_ERR_EXISTS: `folder` holds results, or two folders hold the same input; TACHY_ERR_MISMATCH: the
-// settings of the shards differ; TACHY_ERR_NOT_FOUND, TACHY_ERR_FORMAT, TACHY_ERR_IO, TACHY_ERR_NO_SPACE.
-TACHY_API int tachy_curate_merge(const char *folder, const char *const *dirs, size_t nb_dirs, const struct tachy_log *log);
+struct tachy_curate_merge_params {
+    const char *folder;       // required: where the whole is written
+    const char *const *dirs;  // required: folders of the shards
+    size_t nb_dirs;
+    const struct tachy_log *log; // NULL: silent
+};
+#define tachy_curate_merge_params(...) (&(struct tachy_curate_merge_params){__VA_ARGS__})
+
+// Joins the folders of shards (curate.shard) of one job: what a run without shards writes, byte for byte. Pictures become hard
+// links, or copies. Further forms (curate.to) are written by the next tachy_curate() into that folder.
+// TACHY_ERR_EXISTS: `folder` holds results, or two shards hold the same input; TACHY_ERR_MISMATCH: the settings of the shards
+// differ; TACHY_ERR_NOT_FOUND, TACHY_ERR_FORMAT, TACHY_ERR_IO, TACHY_ERR_NO_SPACE.
+TACHY_API int tachy_curate_merge_sized(size_t p_size, const struct tachy_curate_merge_params *p);
+#define tachy_curate_merge(...) tachy_curate_merge_sized(sizeof(struct tachy_curate_merge_params), __VA_ARGS__)
 
 #ifdef __cplusplus
 }

@@ -159,10 +159,15 @@ static int place_images(const struct merge *m, const char *out, const char *dir)
     return err;
 }
 
-int tachy_curate_merge(const char *folder, const char *const *dirs, size_t nb_dirs, const struct tachy_log *log)
+int tachy_curate_merge_sized(size_t p_size, const struct tachy_curate_merge_params *p)
 {
-    if (!TACHY_CHECK(log, folder && dirs))
+    struct tachy_curate_merge_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && p->folder && p->dirs))
         return TACHY_ERR_INVAL;
+    const char *folder = p->folder, *const *dirs = p->dirs;
+    const struct tachy_log *log = p->log;
+    size_t nb_dirs = p->nb_dirs;
     struct merge m = {.log = log, .dirs = dirs};
     char *job = NULL, *path = tachy_asprintf("%s/job.json", folder);
     size_t size = 0;
