@@ -279,7 +279,7 @@ void pipeline_queue_purge(struct tachy_pipeline *p, const tachy_stream *s);
 // Wakes a worker where there is work and none is on its way.
 void pipeline_queue_wake(struct tachy_pipeline *p);
 
-// ---- pipeline_turn.c: all under `lock` but for the last ----
+// ---- pipeline_turn.c: all under `lock` but for those that say otherwise ----
 
 // Claims the turn of ordered span k, where it is free and the next item is parked there: up to `most` items one after
 // another are READY then. Returns how many, 0: none; seq[] are their positions.
@@ -292,8 +292,11 @@ int pipeline_turn_later(tachy_stream *s, int k, int64_t seq, struct tachy_item *
 // A position has become a hole or has failed: puts the next item of each ordered span into a queue, if its turn is free and it is
 // parked there.
 void pipeline_turn_look_all(tachy_stream *s);
-// The items up to position `last` have had their turn in span k. Takes the lock.
-void pipeline_turn_over(tachy_stream *s, int k, int64_t last);
+// The items up to position `last` have had their turn in span k. Beside a GPU the caller may have the next turn as well: returns
+// how many items, READY then, at seq[]; 0, or `seq` NULL: whose turn is next is in a queue. Takes the lock.
+int pipeline_turn_over(tachy_stream *s, int k, int64_t last, int64_t seq[]);
+// Leaves items of the caller that are before a span to other workers. Takes the lock.
+void pipeline_turn_leave(tachy_stream *s, const int64_t seq[], int n);
 // Whether the item may go into the span that writes; false: it is parked now. Takes the lock where need be.
 bool pipeline_gate(tachy_stream *s, int64_t seq);
 // Pull has gone on: queues what is parked there and may go on now. Takes the lock where need be.

@@ -89,14 +89,45 @@ void pipeline_turn_look_all(tachy_stream *s)
             look(s, k);
 }
 
-void pipeline_turn_over(tachy_stream *s, int k, int64_t last)
+// Whether the worker that had the turn takes the next ones too and leaves what it has brought so far to others. Items that go
+// through their steps together stay together instead.
+static bool keeps_turns(const tachy_stream *s)
+{
+    const struct tachy_pipeline *p = s->pipeline;
+    return s->sched.on_gpu && s->turns > s->group && !p->paused && atomic_load(&p->active) > 1;
+}
+
+int pipeline_turn_over(tachy_stream *s, int k, int64_t last, int64_t seq[])
 {
     struct pipeline_turn *t = &s->turn[k];
+    int n = 0;
     tachy_pipeline_delay();
     pthread_mutex_lock(&s->pipeline->lock);
     t->taken = false;
     t->next = TACHY_MAX(t->next, last + 1);
-    look(s, k);
+    if (seq && keeps_turns(s))
+        n = pipeline_turn_claim(s, k, seq, s->turns);
+    else
+        look(s, k);
+    pthread_mutex_unlock(&s->pipeline->lock);
+    return n;
+}
+
+void pipeline_turn_leave(tachy_stream *s, const int64_t seq[], int n)
+{
+    if (!n)
+        return;
+    const int k = pipeline_slot(s, seq[0])->span;
+    const bool ordered = s->span[k].kind == SPAN_ORDERED;
+    tachy_pipeline_delay();
+    pthread_mutex_lock(&s->pipeline->lock);
+    for (int i = 0; i < n; i++) {
+        atomic_store(&pipeline_slot(s, seq[i])->state, ordered ? SLOT_PARKED : SLOT_READY);
+        if (!ordered && !s->leaving)
+            pipeline_queue_add(s->pipeline, &(struct pipeline_job){s, seq[i]});
+    }
+    if (ordered)
+        look(s, k);
     pthread_mutex_unlock(&s->pipeline->lock);
 }
 

@@ -322,7 +322,8 @@ static void admit(struct group *g)
         keep_members(g, is_wanted);
 }
 
-static void run_span(struct group *g)
+// Returns how many items the worker has the next turn of, which are at next[].
+static int run_span(struct group *g, int64_t next[])
 {
     const int64_t last = g->n ? g->seq[g->n - 1] : -1; // of an ordered span
     admit(g);
@@ -331,8 +332,7 @@ static void run_span(struct group *g)
     else
         run_turns(g);
     keep_members(g, is_whole);
-    if (span_of(g)->kind == SPAN_ORDERED)
-        pipeline_turn_over(g->s, g->k, last);
+    return span_of(g)->kind == SPAN_ORDERED ? pipeline_turn_over(g->s, g->k, last, next) : 0;
 }
 
 static bool stays_with_batch(struct group *g, int i)
@@ -358,8 +358,8 @@ static void take_turn(struct group *g)
     set_members(g, n);
 }
 
-// To the next span, as far as the members can go there at once.
-static void go_on(struct group *g)
+// To the next span, as far as the members can go there at once; `left`: others take them from there.
+static void go_on(struct group *g, bool left)
 {
     tachy_stream *s = g->s;
     const bool drops = span_of(g)->drops;
@@ -378,19 +378,34 @@ static void go_on(struct group *g)
     }
     if (span_of(g)->kind == SPAN_BATCHED)
         keep_members(g, stays_with_batch);
-    else if (span_of(g)->kind == SPAN_ORDERED && g->n)
+    else if (span_of(g)->kind == SPAN_ORDERED && g->n && !left)
         take_turn(g);
     else if (span_of(g)->writes)
         keep_members(g, passes_gate);
 }
 
+// The worker has the turns of span k that follow too, and others take its members further: nothing is faster than the turns of
+// a stream, and what comes after them is done side by side.
+static void stay(struct group *g, int k, const int64_t next[], int n)
+{
+    pipeline_turn_leave(g->s, g->seq, g->n);
+    if (pipeline_answered(g->s))
+        pipeline_event_wake(&g->s->done);
+    g->k = k;
+    memcpy(g->seq, next, (size_t)n * sizeof(*next));
+    set_members(g, n);
+}
+
 static void carry(struct group *g)
 {
+    int64_t next[PIPELINE_BATCH];
     while (g->n) {
-        if (span_of(g)->kind != SPAN_BATCHED) // else no network sees it
-            run_span(g);
+        const int k = g->k;
+        int n = span_of(g)->kind == SPAN_BATCHED ? 0 : run_span(g, next); // of a batch: no network sees it
         if (g->n)
-            go_on(g);
+            go_on(g, n > 0);
+        if (n)
+            stay(g, k, next, n);
     }
 }
 
@@ -422,7 +437,7 @@ static void work_from(struct pipeline_worker *w, const struct pipeline_job *jobs
     if (err == TACHY_OK)
         carry(&g);
     else if (span_of(&g)->kind == SPAN_ORDERED)
-        pipeline_turn_over(g.s, g.k, last);
+        pipeline_turn_over(g.s, g.k, last, NULL);
 }
 
 // What a worker has taken, in as few groups as there can be.

@@ -87,6 +87,28 @@ struct network {
 static _Atomic int opened, runs, looks, elsewhere; // looks: runs of points
 static _Atomic uint64_t ready[256]; // by the picture's byte: when what is said of it is there, CLOCK_MONOTONIC, ns
 
+// The first run of a network waits until all frames of this stream are parked but those whose turn it is; who runs networks
+// then.
+static tachy_stream *_Atomic watched;
+static int watched_frames;
+static pthread_t follower;
+static _Atomic int followers;
+
+static void wait_for_frames(void)
+{
+    for (int n = watched->turns; n < watched_frames; n++)
+        while (atomic_load(&pipeline_slot(watched, n)->state) != SLOT_PARKED)
+            sched_yield();
+}
+
+static void count_followers(void)
+{
+    if (!followers)
+        wait_for_frames();
+    followers += !followers || !pthread_equal(follower, pthread_self());
+    follower = pthread_self();
+}
+
 static float score_of(float byte) { return 0.6f + byte / 1000; }
 
 static struct tachy_io io_of(const char *name, int rank, const int64_t *shape)
@@ -137,6 +159,8 @@ static void run_one(const struct network *d, int i, float byte, float *score, fl
 static int network_run(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
 {
     const struct network *d = (void *)e->priv;
+    if (watched)
+        count_followers();
     for (int i = 0; i < 2; i++)
         elsewhere += (out[i].mem == TACHY_DEVICE) != e->on_device || (in[0].mem == TACHY_DEVICE) != e->on_device;
     for (int i = 0; i < d->batch; i++) {
@@ -293,6 +317,7 @@ static void open_guest(struct guest *g, const struct way *way, tachy_pipeline *p
     for (int i = 0; i < way->devices; i++)
         CHECK_INT(tachy_frame_pool_open_gpu(&g->pool[i], way->on_gpu ? gpu[i] : NULL, TACHY_PIX_NV12, W, H), TACHY_OK);
     CHECK_INT(tachy_pipeline_join(p, &g->s, tachy_stream_params(.task = t, .input = in, .window = 32)), TACHY_OK);
+    watched = watched_frames ? g->s : NULL;
     pthread_create(&g->thread, NULL, feed_main, g);
 }
 
@@ -399,6 +424,22 @@ TEST(faces_of_a_frame_go_together)
         run(&(struct way){"track", i & 1, i & 2, i & 4, 3, 1 + (i & 1), 1, 20, 1 + (i / 2) % 2, 0});
     }
     faces = 0;
+    run_ns = run_before;
+}
+
+// Whose turn it is goes on while frames are parked, and other workers write the lines.
+TEST(turns_stay_with_a_worker)
+{
+    const uint64_t run_before = run_ns;
+    run_ns = 50000;
+    watched_frames = 24;
+    for (int i = 0; i < 4; i++) {
+        followers = 0;
+        run(&(struct way){"track", i & 1, true, i & 2, 3, 1, 1, watched_frames, 1, 0});
+        CHECK_INT(followers, 1);
+    }
+    watched_frames = 0;
+    watched = NULL;
     run_ns = run_before;
 }
 
@@ -564,5 +605,5 @@ TEST(cleans)
 }
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(a_detector_on_the_device), TEST_CASE(a_detector_on_the_host),
-          TEST_CASE(a_face_is_followed), TEST_CASE(faces_of_a_frame_go_together), TEST_CASE(what_is_done_is_not_slept_for),
-          TEST_CASE(a_call_that_fails_leaves_nothing_behind), TEST_CASE(the_light_ratio_knows_all_steps), TEST_CASE(cleans))
+          TEST_CASE(a_face_is_followed), TEST_CASE(faces_of_a_frame_go_together), TEST_CASE(turns_stay_with_a_worker),
+          TEST_CASE(what_is_done_is_not_slept_for), TEST_CASE(a_call_that_fails_leaves_nothing_behind), TEST_CASE(the_light_ratio_knows_all_steps), TEST_CASE(cleans))
