@@ -96,6 +96,7 @@ enum { CUDA_GRAPHS = 32 };
 struct cuda_graph {
     cuda_graph_exec exec; // NULL: none
     int runs;             // with these tensors; the first is not captured
+    int spoilt;           // captures of them
     cuda_address *ends;   // the tensors
 };
 

@@ -287,24 +287,25 @@ static struct cuda_graph *graph_of(const struct cuda_plan *p, struct cuda_worksp
     }
     memcpy(g->ends, ends, size);
     g->exec = NULL;
-    g->runs = 0;
+    g->runs = g->spoilt = 0;
     return g;
 }
 
-// Queues the plan's steps. A second run of the same tensors is captured first.
+// Queues the plan's steps. A second run of the same tensors is captured first. What other threads do with the GPU meanwhile can
+// spoil that, the opening of a decoder for one: then the steps are queued one by one, and a later run is captured.
 static int queue_steps(struct cuda_plan *p, struct cuda_workspace *w, const cuda_address *ends, cuda_stream stream)
 {
+    enum { CAPTURES = 8 };
     const struct tachy_cu *cu = cu_of(p);
     struct cuda_graph *g = graph_of(p, w, ends);
     bool captures = cu->capture_begin && cu->capture_end && cu->capture_free && cu->graph_make && cu->graph_free &&
                     cu->graph_launch;
     int status = w->used && w->last != stream ? cu->stream_wait_event(stream, w->done, 0) : CUDA_OK;
     cuda_set_bases(p, w, ends);
-    if (!status && g->runs == 1 && captures)
-        status = capture(p, w, g);
+    bool spoilt = !status && g->runs == 1 && captures && capture(p, w, g) != CUDA_OK;
     if (!status)
         status = g->exec ? cu->graph_launch(g->exec, stream) : launch_all(p, w, stream);
-    g->runs = status ? 0 : TACHY_MIN(g->runs + 1, 2);
+    g->runs = status ? 0 : spoilt && ++g->spoilt < CAPTURES ? 1 : TACHY_MIN(g->runs + 1, 2);
     if (!status)
         status = cu->event_record(w->done, stream);
     w->last = stream;

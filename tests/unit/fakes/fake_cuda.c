@@ -608,6 +608,25 @@ FAKE_API int cuMemcpy2DAsync_v2(const struct cuda_copy_2d *c, cuda_stream stream
     return failure;
 }
 
+// Each capture is spoilt, as one is beside threads that open decoders; what is launched meanwhile runs.
+FAKE_API int cuStreamBeginCapture_v2(cuda_stream stream, int mode)
+{
+    called(__func__);
+    MAY_FAIL();
+    return 0;
+}
+
+FAKE_API int cuStreamEndCapture(cuda_stream stream, cuda_capture *capture)
+{
+    *capture = NULL;
+    return 901; // CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+}
+
+FAKE_API int cuGraphDestroy(cuda_capture capture) { return 0; }
+FAKE_API int cuGraphInstantiateWithFlags(cuda_graph_exec *graph, cuda_capture capture, unsigned long long flags) { return 801; }
+FAKE_API int cuGraphExecDestroy(cuda_graph_exec graph) { return 0; }
+FAKE_API int cuGraphLaunch(cuda_graph_exec graph, cuda_stream stream) { return 801; } // CUDA_ERROR_NOT_SUPPORTED
+
 FAKE_API int cuStreamCreate(cuda_stream *stream, unsigned flags)
 {
     MAY_FAIL();
