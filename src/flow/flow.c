@@ -1,11 +1,11 @@
 #include "flow/flow.h"
 
 #include "flow/patch.h"
+#include "flow/variational.h"
 
 #include <stdlib.h>
 
-// Dense inverse search (Kroeger et al. 2016, "Fast Optical Flow using Dense Inverse Search"), without its variational
-// refinement, from the coarsest level of a pyramid to the finest: patches of 8 x 8 pixels on a grid begin at the flow of the
+// Dense inverse search (Kroeger et al. 2016, "Fast Optical Flow using Dense Inverse Search"), from the coarsest level of a pyramid to the finest: patches of 8 x 8 pixels on a grid begin at the flow of the
 // coarser level or at what their neighbours found, and search; each pixel then takes the weighted mean of its patches.
 
 enum { LEAST = 2 * FLOW_PATCH, LEVELS = 8 };
@@ -18,6 +18,7 @@ struct tachy_flow {
     float *u, *v, *weight;           // of the level at hand, dense
     float *coarse_u, *coarse_v;      // of the one before
     struct flow_vector *grid;        // of the patches of the level at hand
+    struct flow_variational *refine; // NULL: levels stay as the search leaves them
 };
 
 static size_t padded(const struct flow_level *l) { return (size_t)(l->height + 2 * FLOW_PAD) * (size_t)l->stride; }
@@ -50,7 +51,17 @@ static bool open_levels(tachy_flow *f)
     return whole;
 }
 
-int tachy_flow_open(tachy_flow **out, int width, int height)
+// Halvings before the finest level that is searched, which has room for a patch if the picture has.
+static int finest_of(int width, int height, enum tachy_flow_detail detail)
+{
+    int n = 0, most = detail == TACHY_FLOW_PICTURE ? 1 : 16;
+    int least = detail == TACHY_FLOW_PICTURE ? LEAST : FLOW_PATCH;
+    while (n < most && TACHY_MAX(width, height) >> n > TACHY_FLOW_FINEST && TACHY_MIN(width, height) >> (n + 1) >= least)
+        n++;
+    return n;
+}
+
+int tachy_flow_open(tachy_flow **out, int width, int height, enum tachy_flow_detail detail)
 {
     *out = NULL;
     if (width < 1 || height < 1 || width > 65535 || height > 65535)
@@ -60,14 +71,15 @@ int tachy_flow_open(tachy_flow **out, int width, int height)
         return TACHY_ERR_NOMEM;
     f->width = width;
     f->height = height;
-    while (TACHY_MAX(width, height) >> f->finest > TACHY_FLOW_FINEST && TACHY_MIN(width, height) >> (f->finest + 1) >= FLOW_PATCH)
-        f->finest++;
+    f->finest = finest_of(width, height, detail);
     bool whole = open_levels(f);
     const struct flow_level *l = &f->level[f->finest];
     size_t n = (size_t)l->width * (size_t)l->height * sizeof(float);
     whole = whole && (f->u = tachy_aligned_alloc(n)) && (f->v = tachy_aligned_alloc(n)) &&
             (f->weight = tachy_aligned_alloc(n)) && (f->coarse_u = tachy_aligned_alloc(n)) &&
             (f->coarse_v = tachy_aligned_alloc(n)) && (f->grid = tachy_aligned_alloc(2 * n));
+    if (whole && detail == TACHY_FLOW_PICTURE && f->levels)
+        whole = (f->refine = flow_variational_open(l->width, l->height)) != NULL;
     if (!whole) {
         tachy_flow_close(&f);
         return TACHY_ERR_NOMEM;
@@ -90,6 +102,7 @@ void tachy_flow_close(tachy_flow **pf)
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(planes); i++)
         tachy_aligned_free(planes[i]);
     tachy_aligned_free(f->grid);
+    flow_variational_close(&f->refine);
     free(f);
 }
 
@@ -182,6 +195,8 @@ void tachy_flow_run(tachy_flow *f, const uint8_t *here, const uint8_t *there, fl
     for (int i = f->levels - 1; i >= 0; i--) {
         const struct flow_level *l = &f->level[f->finest + i];
         search_level(f, l, i < f->levels - 1 ? l + 1 : NULL);
+        if (f->refine)
+            flow_variational_run(f->refine, l, f->u, f->v);
         swap(&f->u, &f->coarse_u);
         swap(&f->v, &f->coarse_v);
     }

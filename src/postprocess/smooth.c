@@ -58,7 +58,7 @@ int tachy_smooth_open(tachy_smooth **out, int width, int height, float strength)
     s->rates = rates_of(strength);
     float **planes[] = {&s->out, &s->motion, &s->mask, &s->edge, &s->next, &s->next_motion, &s->change, &s->stay,
                         &s->u, &s->v};
-    bool all = tachy_flow_open(&s->flow, width, height) == TACHY_OK;
+    bool all = tachy_flow_open(&s->flow, width, height, TACHY_FLOW_MASK) == TACHY_OK;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(planes) && all; i++)
         all = (*planes[i] = tachy_aligned_alloc(n * sizeof(float))) != NULL;
     all = all && (s->scratch = tachy_aligned_alloc((TACHY_SNAP_PLANES * n + 4) * sizeof(float))) &&

@@ -71,7 +71,7 @@ static void frame(struct check *c, struct sample *s)
 {
     tachy_smooth *smooth = NULL;
     tachy_flow *flow = NULL;
-    if (tachy_smooth_open(&smooth, s->w, s->h, 0.7f) < 0 || tachy_flow_open(&flow, s->w, s->h) < 0)
+    if (tachy_smooth_open(&smooth, s->w, s->h, 0.7f) < 0 || tachy_flow_open(&flow, s->w, s->h, TACHY_FLOW_MASK) < 0)
         abort();
     size_t size = tachy_smooth_state_size(smooth), plane = s->n * sizeof(float);
     uint8_t *state = malloc(size);
@@ -112,7 +112,7 @@ static void back(struct check *c, struct sample *s)
 {
     tachy_smooth *smooth = NULL;
     tachy_flow *flow = NULL;
-    if (tachy_smooth_open(&smooth, s->w, s->h, 0.7f) < 0 || tachy_flow_open(&flow, s->w, s->h) < 0)
+    if (tachy_smooth_open(&smooth, s->w, s->h, 0.7f) < 0 || tachy_flow_open(&flow, s->w, s->h, TACHY_FLOW_MASK) < 0)
         abort();
     uint8_t *other = malloc(s->n), *got = malloc(s->n);
     for (size_t i = 0; i < s->n; i++)
@@ -183,7 +183,7 @@ static void bench(struct check *c)
         t.s.before[i] = (uint8_t)(128 + 60 * sin(0.05 * (i % 256 + 3)) * cos(0.07 * (i / 256)));
         t.s.mask[i] = hypot(i % 256 - 128, i / 256 - 140) < 70 ? 255 : 0;
     }
-    if (tachy_smooth_open(&t.smooth, 256, 256, 0.7f) < 0 || tachy_flow_open(&t.flow, 256, 256) < 0)
+    if (tachy_smooth_open(&t.smooth, 256, 256, 0.7f) < 0 || tachy_flow_open(&t.flow, 256, 256, TACHY_FLOW_MASK) < 0)
         abort();
     const char *isa = tachy_isa_name(tachy_cpu_isa());
     const struct {
