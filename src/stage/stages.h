@@ -15,6 +15,9 @@ extern const struct tachy_stage_ops tachy_stage_drive, tachy_stage_animate;
 extern const struct tachy_stage_ops tachy_stage_quality;
 // What lights a frame, as named values of it (measure/light.h); behind track, for the faces.
 extern const struct tachy_stage_ops tachy_stage_lighting;
+// The luma of a frame and that of the one before (pair.h), then what moved between them: numbers of the frame, and a region for
+// each thing that moves against the camera. Settings: motion.*.
+extern const struct tachy_stage_ops tachy_stage_luma, tachy_stage_pair, tachy_stage_motion;
 // The regions as a mask, for a composite (composite.h) that changes what lies in them.
 extern const struct tachy_stage_ops tachy_stage_cover;
 // The regions over the picture. Settings: draw.*; left out where every output is text.

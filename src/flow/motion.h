@@ -1,0 +1,34 @@
+#pragma once
+#include "flow/camera_motion.h"
+
+// What moves between two pictures, from the dense flow between them: how much and where to, what of it is the camera, and what
+// moves against it.
+
+enum { TACHY_MOVING_MOST = 16, TACHY_MOTION_CELL = 8 };
+
+// docs/motion.md has these numbers.
+enum tachy_shot { TACHY_SHOT_STATIC, TACHY_SHOT_PAN, TACHY_SHOT_TILT, TACHY_SHOT_ZOOM, TACHY_SHOT_ROLL, TACHY_SHOT_MIXED };
+
+// Something that moves against the camera's motion.
+struct tachy_moving {
+    int x0, y0, x1, y1; // pixels; x1, y1: behind the last
+    int cells;          // of it, TACHY_MOTION_CELL pixels square each
+    double u, v;        // mean motion, pixels, less the camera's
+};
+
+struct tachy_motion {
+    struct tachy_camera_motion camera;
+    double mean, p95;     // length of the vectors, pixels
+    double direction;     // of their mean, degrees clockwise from "to the right", -180..180
+    double coherence;     // length of their mean / mean of their lengths, 0..1; 1: all alike
+    double still;         // share of the pixels that move by less than half a pixel
+    double moving;        // share of the pixels that move against the camera
+    enum tachy_shot shot;
+    int nb;
+    struct tachy_moving thing[TACHY_MOVING_MOST]; // the largest first
+};
+
+// Bytes of scratch memory, aligned for int, that tachy_motion_of() needs.
+size_t tachy_motion_scratch(int width, int height);
+// u, v: dense, width x height, both at least 1.
+void tachy_motion_of(struct tachy_motion *m, const float *u, const float *v, int width, int height, void *scratch);

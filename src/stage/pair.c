@@ -1,0 +1,192 @@
+#include "stage/pair.h"
+
+#include "postprocess/mask.h"
+
+#include <stdlib.h>
+
+struct luma {
+    int size;          // longest side asked for; 0: the frame's
+    int width, height; // of the pictures
+};
+
+static const struct tachy_option options[] = {
+    {"motion.size", "motion-size", 0, TACHY_OPT_INT, "640", .max = 16384, .arg = "PIXELS", .group = "Motion",
+     .help = "longest side of the pictures that are compared; 0: the frames' own size"},
+    {0},
+};
+
+static struct tachy_luma *new_luma(int width, int height)
+{
+    struct tachy_luma *l = malloc(sizeof(*l) + (size_t)width * (size_t)height);
+    if (l) {
+        atomic_init(&l->users, 1);
+        l->width = width;
+        l->height = height;
+    }
+    return l;
+}
+
+static void drop(struct tachy_luma **l)
+{
+    if (*l && atomic_fetch_sub(&(*l)->users, 1) == 1)
+        free(*l);
+    *l = NULL;
+}
+
+static struct tachy_luma *share(struct tachy_luma *l)
+{
+    if (l)
+        atomic_fetch_add(&l->users, 1);
+    return l;
+}
+
+// ---- luma ----
+
+static int luma_open(struct tachy_stage *st, const tachy_settings *s)
+{
+    struct luma *l = tachy_stage_priv(st);
+    l->size = (int)tachy_settings_int(s, "motion.size");
+    tachy_task_describe(st->task, " motion %d", l->size);
+    return TACHY_OK;
+}
+
+static int luma_start(struct tachy_stage *st, struct tachy_video_info *video)
+{
+    struct luma *l = tachy_stage_priv(st);
+    int longest = TACHY_MAX(video->width, video->height);
+    double scale = l->size > 0 && l->size < longest ? (double)l->size / longest : 1;
+    l->width = TACHY_MAX((int)(video->width * scale + 0.5), 1);
+    l->height = TACHY_MAX((int)(video->height * scale + 0.5), 1);
+    st->item_bytes = (size_t)l->width * (size_t)l->height;
+    return TACHY_OK;
+}
+
+static int make(const struct luma *l, struct tachy_pair *p, const struct tachy_item *item)
+{
+    const tachy_frame *f = item->in;
+    struct tachy_rect whole = {0, 0, f->width, f->height};
+    drop(&p->here);
+    drop(&p->before);
+    p->here = new_luma(l->width, l->height);
+    return p->here ? tachy_luma_guide(f, &whole, p->here->data, l->width, l->width, l->height) : TACHY_ERR_NOMEM;
+}
+
+static void luma_run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
+{
+    for (int i = 0; i < n; i++)
+        err[i] = make(tachy_stage_priv(st), tachy_stage_item(st, pieces[i].item), pieces[i].item);
+}
+
+static void item_close(void *item)
+{
+    struct tachy_pair *p = item;
+    drop(&p->here);
+    drop(&p->before);
+}
+
+const struct tachy_stage_ops tachy_stage_luma = {
+    .name = "luma",
+    .options = options,
+    .flags = TACHY_STAGE_READS,
+    .step = "preprocess",
+    .remedy = "compare smaller pictures (--motion-size 320)",
+    .priv_size = sizeof(struct luma),
+    .item_size = sizeof(struct tachy_pair),
+    .open = luma_open,
+    .start = luma_start,
+    .run = luma_run,
+    .item_close = item_close,
+};
+
+// ---- pair ----
+
+struct pair_state {
+    struct tachy_luma *last; // NULL: none yet
+};
+
+static void pair_run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
+{
+    struct pair_state *s = state;
+    struct tachy_item *item = pieces[0].item;
+    struct tachy_pair *p = tachy_stage_item(tachy_stage_before(st, tachy_stage_luma.name), item);
+    if (!s) { // calibration: the cost of a pair is wanted, whichever it is
+        p->before = share(p->here);
+        return;
+    }
+    if (!item->anew)
+        p->before = share(s->last);
+    drop(&s->last);
+    s->last = share(p->here);
+}
+
+static int state_open(struct tachy_stage *st, void **state)
+{
+    *state = calloc(1, sizeof(struct pair_state));
+    return *state ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+static void state_close(void *state)
+{
+    struct pair_state *s = state;
+    drop(&s->last);
+    free(s);
+}
+
+static int state_save(const void *state, void **data, size_t *size)
+{
+    const struct tachy_luma *l = ((const struct pair_state *)state)->last;
+    int32_t head[2] = {l ? l->width : 0, l ? l->height : 0};
+    size_t pixels = (size_t)head[0] * (size_t)head[1];
+    char *p = malloc(sizeof(head) + pixels);
+    *data = p;
+    *size = sizeof(head) + pixels;
+    if (!p)
+        return TACHY_ERR_NOMEM;
+    memcpy(p, head, sizeof(head));
+    if (l)
+        memcpy(p + sizeof(head), l->data, pixels);
+    return TACHY_OK;
+}
+
+static int state_load(void *state, const void *data, size_t size)
+{
+    struct pair_state *s = state;
+    int32_t head[2];
+    if (size < sizeof(head))
+        return TACHY_ERR_FORMAT;
+    memcpy(head, data, sizeof(head));
+    if (head[0] < 0 || head[1] < 0 || head[0] > 65535 || head[1] > 65535 || size - sizeof(head) != (size_t)head[0] * (size_t)head[1])
+        return TACHY_ERR_FORMAT;
+    if (!head[0] || !head[1])
+        return TACHY_OK;
+    drop(&s->last);
+    s->last = new_luma(head[0], head[1]);
+    if (!s->last)
+        return TACHY_ERR_NOMEM;
+    memcpy(s->last->data, (const char *)data + sizeof(head), size - sizeof(head));
+    return TACHY_OK;
+}
+
+const struct tachy_stage_ops tachy_stage_pair = {
+    .name = "pair",
+    .flags = TACHY_STAGE_ORDERED,
+    .step = "preprocess",
+    .run = pair_run,
+    .state_open = state_open,
+    .state_close = state_close,
+    .state_save = state_save,
+    .state_load = state_load,
+};
+
+const struct tachy_pair *tachy_pair_of(const struct tachy_stage *st, const struct tachy_item *item)
+{
+    const struct tachy_stage *luma = tachy_stage_before(st, tachy_stage_luma.name);
+    return luma ? tachy_stage_item(luma, item) : NULL;
+}
+
+void tachy_pair_size(const struct tachy_stage *st, int *width, int *height)
+{
+    const struct luma *l = tachy_stage_priv(tachy_stage_before(st, tachy_stage_luma.name));
+    *width = l->width;
+    *height = l->height;
+}
