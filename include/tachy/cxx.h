@@ -44,6 +44,10 @@
 #define tachy_profile_params(...) TACHY_PARAMS(tachy_profile_params, __VA_ARGS__)
 #undef tachy_replay_params
 #define tachy_replay_params(...) TACHY_PARAMS(tachy_replay_params, __VA_ARGS__)
+#undef tachy_curate_params
+#define tachy_curate_params(...) TACHY_PARAMS(tachy_curate_params, __VA_ARGS__)
+#undef tachy_curate_merge_params
+#define tachy_curate_merge_params(...) TACHY_PARAMS(tachy_curate_merge_params, __VA_ARGS__)
 #undef tachy_report_params
 #define tachy_report_params(...) TACHY_PARAMS(tachy_report_params, __VA_ARGS__)
 #undef tachy_report_compare_params
