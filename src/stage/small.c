@@ -13,13 +13,15 @@ int small_open(struct small_picture *p, enum tachy_channels channels, int width,
     return p->data ? tachy_preprocess_open(&p->pre, &p->p) : TACHY_ERR_NOMEM;
 }
 
-int small_make(struct small_picture *p, const tachy_frame *f)
+int small_make_view(struct small_picture *p, const tachy_frame *f, const struct tachy_view *view)
 {
     int64_t n = p->p.channels == TACHY_LUMA ? 1 : 3;
     struct tachy_tensor t = {.data = p->data, .dtype = TACHY_U8, .rank = 3, .shape = {p->p.height, p->p.width, n},
                              .stride = {p->p.width * n, n, 1}};
-    return tachy_preprocess_run(p->pre, f, NULL, &t, NULL);
+    return tachy_preprocess_run(p->pre, f, view, &t, NULL);
 }
+
+int small_make(struct small_picture *p, const tachy_frame *f) { return small_make_view(p, f, NULL); }
 
 void small_close(struct small_picture *p)
 {

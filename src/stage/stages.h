@@ -18,6 +18,8 @@ extern const struct tachy_stage_ops tachy_stage_lighting;
 // The luma of a frame and that of the one before (pair.h), then what moved between them: numbers of the frame, and a region for
 // each thing that moves against the camera. Settings: motion.*.
 extern const struct tachy_stage_ops tachy_stage_luma, tachy_stage_pair, tachy_stage_motion;
+// After track: vectors of faces, and whose they are. Settings: faces.*.
+extern const struct tachy_stage_ops tachy_stage_faces;
 // The regions as a mask, for a composite (composite.h) that changes what lies in them.
 extern const struct tachy_stage_ops tachy_stage_cover;
 // The regions over the picture. Settings: draw.*; left out where every output is text.

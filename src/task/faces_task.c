@@ -1,0 +1,60 @@
+#include "base/base.h"
+#include "stage/stages.h"
+#include "stage/track.h"
+#include "task/task.h"
+
+static const struct tachy_option options[] = {
+    {"faces.model", NULL, 0, TACHY_OPT_STRING, "face-mesh", .arg = "NAME|FILE", .group = "Tracking", .over = "model.name",
+     .help = "model card of the face's points; --model says the same"},
+    {"faces.most", NULL, 0, TACHY_OPT_INT, "8", .min = 1, .max = 32, .group = "Tracking", .over = "tracking.max_num_faces",
+     .help = "most faces of a frame; --max-faces says the same"},
+    {"faces.smoothing", NULL, 0, TACHY_OPT_BOOL, "no", .group = "Tracking", .over = "tracking.smoothing",
+     .help = "calm the points; --smoothing says the same"},
+    {0},
+};
+
+static const struct tachy_task_stage stages[] = {
+    {&tachy_stage_track, NULL},
+    {&tachy_stage_faces, NULL},
+    {&tachy_stage_lines, NULL},
+    {0},
+};
+
+static const struct tachy_example examples[] = {
+    {"tachy faces --embed arcface.onnx photos/ -o faces/ --people people/", "a folder for each person, with links to the photos and a montage"},
+    {"tachy faces --embed arcface.onnx new/ -o faces/ --people people/ --names-file people.csv", "the same with the names of people.csv"},
+    {"tachy faces --embed arcface.onnx talk.mp4 -o talk.jsonl", "a vector of each face as JSON lines"},
+    {0},
+};
+
+static int check(const tachy_settings *s, const struct tachy_log *log)
+{
+    if (!tachy_settings_str(s, "faces.embed"))
+        return tachy_fail(log, TACHY_ERR_INVAL, "faces needs a network that makes vectors of faces: --embed FILE, with a card "
+                          "beside it (docs/faces.md)");
+    if (!tachy_settings_is_set(s, "faces.people") && !tachy_settings_is_set(s, "faces.names"))
+        return TACHY_OK;
+    if (tachy_settings_int(s, "run.parallel") > 1)
+        return tachy_fail(log, TACHY_ERR_INVAL, "people are found over all inputs, one after the other; leave --parallel out");
+    if (tachy_settings_bool(s, "output.resume"))
+        return tachy_fail(log, TACHY_ERR_INVAL, "people are found over all frames of one run; leave --resume out");
+    return TACHY_OK;
+}
+
+const struct tachy_task_ops tachy_task_faces = {
+    .info =
+        {
+            .name = "faces",
+            .summary = "sort faces by person",
+            .details = "Finds faces, leaves out those that are small, blurred or turned away, makes a vector of each and finds "
+                       "out which are the same person's. The output is .jsonl or .csv, and a folder for each person "
+                       "(docs/faces.md).",
+            .examples = examples,
+        },
+    .options = options,
+    .shared = tachy_track_options,
+    .stages = stages,
+    .text = true,
+    .host = true,
+    .check = check,
+};
