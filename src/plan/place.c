@@ -330,9 +330,12 @@ static void place_all(struct placing *p)
             new_slot(p, n->out, BASE_ARENA);
         place_sums(p, n, at);
         touch_sums(p, n, at);
-        touch(p, n->out, at);
+        struct plan_beside beside = p->rules->beside ? p->rules->beside[n->out->id] : (struct plan_beside){0};
+        touch(p, n->out, at - beside.front);
+        touch(p, n->out, at + beside.behind);
+        int longer = TACHY_MAX(p->joined[n->out->id], beside.behind);
         for (int i = 0; i < n->nb_in; i++)
-            touch(p, n->in[i], at + p->joined[n->out->id]); // which is when it is read
+            touch(p, n->in[i], at + longer); // which is when it is read
     }
     place_outputs(p, at);
     p->nb_times = at + 1;

@@ -24,6 +24,9 @@ struct plan_places {
     size_t *own; // units of the values that have a base of their own, in its order
     int nb_own;
 };
+struct plan_beside {
+    int front, behind;
+};
 // What a back end wants of it. {0} is valid.
 struct plan_place_rules {
     // Every value lies in memory in its own type: units are bytes. Else every element is a float, which is the unit, and
@@ -33,6 +36,8 @@ struct plan_place_rules {
     // Elements from pixel to pixel of a picture with channels last, which are more than its channels; 0: as many. NULL: 0.
     int (*pixel)(const struct tachy_value *v);
     bool (*joins)(const struct tachy_node *n); // n's result needs no memory; NULL: none
+    // By the id of what a node makes: how many nodes in front of it and behind it may run at the same time as it. NULL: none.
+    const struct plan_beside *beside;
 };
 // Memory of every value that a node makes: addresses instead of copies for Reshape, Transpose,
 // Slice and Concat where that can be, the rest coloured by lifetime.

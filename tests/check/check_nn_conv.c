@@ -257,10 +257,55 @@ static void stem(struct check *c)
     unmake(c, &k);
 }
 
+// The second convolution of a pair behind the first, whose output is its input.
+static void make_second(struct check *c, struct conv_case *k, const struct conv_case *first, int cout)
+{
+    *k = (struct conv_case){.a = {.dtype = TACHY_F16, .shape = first->a.shape}};
+    k->a.shape.cin = first->a.shape.cout, k->a.shape.cout = cout;
+    make(c, k, 0, false, true);
+    nn_close(c, &k->in);
+    k->a.in = first->a.out;
+}
+
+static void same_as(struct check *c, const struct conv_case *k, const struct nn_buffer *got, const struct nn_buffer *want, const char *which)
+{
+    const struct tachy_conv_shape *s = &k->a.shape;
+    struct tachy_view of = nn_view(got->value, &k->a.out, s->n, s->h, s->w, s->cout), to = nn_view(want->value, &k->a.out, s->n, s->h, s->w, s->cout);
+    double worst = nn_worst(&of, &to, 2 * nn_rounding(TACHY_F16));
+    check_case(c, worst < 8e-6, "pair, %s: %dx%dx%dx%d to %d, act %d add %d: off by %g", which, s->n, s->h, s->w, s->cin, s->cout,
+               k->a.epilogue.act.kind, k->add.at != 0, worst);
+}
+
+// Two 1x1 convolutions in one kernel against `conv`, the second on what the first gave.
+static void pairs(struct check *c, bool large)
+{
+    static const int widths[] = {64, 128, 256};
+    struct conv_case k = {.a = {.dtype = TACHY_F16}}, l;
+    struct tachy_conv_shape *s = &k.a.shape;
+    int most = large ? 70 : 12;
+    *s = (struct tachy_conv_shape){.n = check_range(c, 1, 3), .h = check_range(c, 1, most), .w = check_range(c, 1, most),
+                                   .cin = widths[check_range(c, 0, 2)], .cout = 64 * check_range(c, 1, 9), .kh = 1, .kw = 1, .stride_h = 1,
+                                   .stride_w = 1, .dil_h = 1, .dil_w = 1, .groups = 1};
+    make(c, &k, 0, check_range(c, 0, 2), true);
+    k.a.epilogue.add_last = false;
+    make_second(c, &l, &k, widths[check_range(c, 0, 2)]);
+    struct nn_buffer first = nn_poison(c, k.out.n, TACHY_F16), second = nn_poison(c, l.out.n, TACHY_F16);
+    struct tachy_nn_pair a = {k.a, l.a};
+    check_gpu_launched(c, tachy_nn_kernels()->pair(&a, c->gpu->stream), "pair");
+    a.first.out.data = first.at, a.second.out.data = second.at;
+    check_gpu_launched(c, tachy_nn_kernels()->conv(&a.first, c->gpu->stream), "conv");
+    check_gpu_launched(c, tachy_nn_kernels()->conv(&a.second, c->gpu->stream), "conv");
+    nn_get(c, &k.out), nn_get(c, &l.out), nn_get(c, &first), nn_get(c, &second);
+    same_as(c, &k, &k.out, &first, "first"), same_as(c, &l, &l.out, &second, "second");
+    nn_close(c, &first), nn_close(c, &second);
+    unmake(c, &k), unmake(c, &l);
+}
+
 struct timed {
     struct check *c;
     const struct tachy_nn_conv *a;
     conv_fn run;
+    const struct tachy_nn_pair *pair;
     const struct tachy_nn_gemm *gemm;
     int algorithm;
     struct tachy_nn_gemm_io io;
@@ -359,6 +404,30 @@ static void bench_one(struct check *c, int n, int hw, int cin, int cout, int ker
     unmake(c, &k);
 }
 
+static void launch_pair(void *arg)
+{
+    struct timed *t = arg;
+    check_gpu_launched(t->c, tachy_nn_kernels()->pair(t->pair, t->c->gpu->stream), "a timed pair");
+}
+
+static void bench_pair(struct check *c, int n, int hw, int cin, int between, int cout)
+{
+    struct conv_case k = {.a = {.dtype = TACHY_F16}}, l;
+    k.a.shape = (struct tachy_conv_shape){.n = n, .h = hw, .w = hw, .cin = cin, .cout = between, .kh = 1, .kw = 1, .stride_h = 1, .stride_w = 1,
+                                          .dil_h = 1, .dil_w = 1, .groups = 1};
+    make(c, &k, 0, true, true);
+    make_second(c, &l, &k, cout);
+    k.a.bias = k.bias.at, l.a.bias = l.bias.at, k.a.epilogue.add_last = false;
+    k.a.epilogue.act = l.a.epilogue.act = (struct tachy_nn_act){TACHY_ACT_CLIP, 0, INFINITY, 0};
+    struct tachy_nn_pair a = {k.a, l.a};
+    struct timed t = {.c = c, .pair = &a};
+    char what[64];
+    snprintf(what, sizeof(what), "%dx%dx%d %d->%d->%d add", n, hw, hw, cin, between, cout);
+    nn_row(c, "pair", what, nn_time(c, launch_pair, &t), flop_of(&k.a.shape) + flop_of(&l.a.shape),
+           bytes_of(&k) + 2.0 * (double)(l.out.n + l.weights.n));
+    unmake(c, &k), unmake(c, &l);
+}
+
 static void bench_depthwise(struct check *c, int n, int hw, int channels, int kernel, int stride, int dilation, bool sums)
 {
     struct conv_case k = {.a = {.dtype = TACHY_F16}};
@@ -396,6 +465,13 @@ static void bench_stem(struct check *c, int n, int hw, int cout, int kernel)
 
 static void bench(struct check *c)
 {
+    for (int n = 8; n > 0; n -= 7) {
+        bench_pair(c, n, 128, 64, 256, 64);
+        bench_pair(c, n, 128, 64, 256, 128);
+        bench_pair(c, n, 64, 128, 512, 128);
+        bench_pair(c, n, 64, 128, 512, 256);
+        bench_pair(c, n, 64, 256, 1024, 256);
+    }
     bench_stem(c, 8, 512, 64, 7);
     bench_stem(c, 8, 512, 16, 3);
     bench_stem(c, 1, 512, 64, 7);
@@ -446,6 +522,8 @@ static void run(struct check *c)
             cores(c, "conv_tma", k->conv_tma, TACHY_NN_TMA_VARIANTS, false);
         for (int i = 0; i < check_times(c, 30); i++)
             cores(c, "conv_tma", k->conv_tma, TACHY_NN_TMA_VARIANTS, true);
+        for (int i = 0; i < check_times(c, 40); i++)
+            pairs(c, i % 4 == 0);
     }
     if (c->bench)
         bench(c);

@@ -125,6 +125,28 @@ static int host_conv_tma(const struct tachy_nn_conv *a, cuda_stream s)
     return a->weights_image && !a->scale ? host_conv_of(a, false) : CUDA_INVALID_VALUE;
 }
 
+// As the kernel, pixel by pixel: what lies where another pixel's input does shows in the result.
+static int host_pairs; // how often it was taken
+static int host_pair(const struct tachy_nn_pair *a, cuda_stream stream)
+{
+    const struct tachy_conv_shape *s = &a->first.shape, *t = &a->second.shape;
+    bool taps = s->kh * s->kw * s->stride_h * s->stride_w * s->groups == 1 && t->kh * t->kw * t->stride_h * t->stride_w * t->groups == 1;
+    if (!taps || s->pad_top | s->pad_left | t->pad_top | t->pad_left || a->first.dtype != TACHY_F16 || a->first.scale || a->second.scale ||
+        a->first.sums || a->second.sums || a->first.epilogue.add_last || a->second.epilogue.add.data || t->n != s->n || t->h != s->h ||
+        t->w != s->w || a->second.in.data != a->first.out.data || a->second.in.pixel != a->first.out.pixel)
+        return CUDA_INVALID_VALUE;
+    for (int64_t i = (int64_t)s->n * s->h * s->w - 1; i >= 0; i--) {
+        struct tachy_nn_pair one = *a;
+        struct tachy_nn_tensor *all[] = {&one.first.in, &one.first.out, &one.first.epilogue.add, &one.second.in, &one.second.out};
+        for (int k = 0; k < 5; k++)
+            all[k]->data += all[k]->data ? (cuda_address)(2 * (i / s->w / s->h * all[k]->image + i / s->w % s->h * all[k]->row + i % s->w * all[k]->pixel)) : 0;
+        one.first.shape.n = one.first.shape.h = one.first.shape.w = one.second.shape.n = one.second.shape.h = one.second.shape.w = 1;
+        host_conv_of(&one.first, false), host_conv_of(&one.second, false);
+    }
+    host_pairs++;
+    return 0;
+}
+
 static inline double host_binary(int how, double a, double b)
 {
     switch ((enum tachy_binary_kind)how) {
@@ -548,7 +570,7 @@ static int host_product(const struct tachy_nn_gemm_shape *s, const struct tachy_
 
 static const struct tachy_nn_kernels host_kernels = {
     .arg = host_arg, .conv = host_conv, .conv_depthwise = host_conv_depthwise, .conv_stem = host_conv_stem, .conv_tma = host_conv_tma, .cubic = host_cubic, .fill = host_fill,
-    .gather = host_gather, .grid_sample = host_grid_sample, .interpolate = host_interpolate, .layer_norm = host_layer_norm, .pointwise = host_pointwise, .pool = host_pool,
+    .gather = host_gather, .grid_sample = host_grid_sample, .interpolate = host_interpolate, .layer_norm = host_layer_norm, .pair = host_pair, .pointwise = host_pointwise, .pool = host_pool,
     .reduce = host_reduce, .softmax = host_softmax, .scatter = host_scatter, .squeeze = host_squeeze,
     .top = host_top, .transpose = host_transpose,
     .depthwise_parts = host_depthwise_parts, .product = host_product,

@@ -183,6 +183,104 @@ TEST(squeeze_and_excite)
     tachy_graph_close(&g);
 }
 
+// A convolution whose sums are about as large as what goes in.
+static struct tachy_value *tame(struct tachy_value *x, int channels, int kernel, bool bias)
+{
+    return binary(TACHY_PLAN_MUL, conv(x, channels, kernel, bias), number(1.5f / (float)kernel / sqrtf((float)x->shape[1])));
+}
+
+// Steps of a region in another order that its lanes may have: the last lane's first.
+static void turn_lanes(struct cuda_plan *p)
+{
+    struct cuda_step *all = malloc(sizeof(*all) * (size_t)p->nb_steps);
+    for (int from = 0, to; from < p->nb_steps; from = to) {
+        int n = 0;
+        for (to = from + 1; to < p->nb_steps && p->steps[to].lane.region == p->steps[from].lane.region; to++)
+            ;
+        for (int lane = CUDA_LANES - 1; lane >= 0; lane--)
+            for (int i = from; i < to; i++)
+                if (p->steps[i].lane.lane == lane)
+                    all[n++] = p->steps[i];
+        memcpy(p->steps + from, all, sizeof(*all) * (size_t)(to - from));
+    }
+    free(all);
+}
+
+TEST(branches_side_by_side)
+{
+    const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
+    float *x = calloc(2 * 3 * 8 * 8, sizeof(*x)), *y = calloc(2 * 5 * 32 * 32, sizeof(*y)), *want = expected(branches);
+    branches();
+    struct tachy_plan *p = opened(&params);
+    struct cuda_plan *q = (struct cuda_plan *)p;
+    int lanes = 0, region = 0;
+    for (int i = 0; i < q->nb_steps; i++) {
+        lanes |= 1 << q->steps[i].lane.lane;
+        region += q->steps[i].lane.region > 0;
+    }
+    CHECK_INT(lanes, (1 << CUDA_LANES) - 1);
+    CHECK_INT(region, 4 + 3); // four convolutions; the mean, its convolution and what blows it up
+    CHECK_INT(q->nb_lanes, CUDA_LANES);
+    seed = 99;
+    for (int i = 0; i < 2 * 3 * 8 * 8; i++)
+        x[i] = 3 * noise();
+    for (int i = 0; i < 3; i++) { // the second and third are captured
+        memset(y, 0, sizeof(*y) * 2 * 5 * 32 * 32);
+        CHECK_INT(tachy_plan_cuda.run(p, (const void *const[]){x}, (void *const[]){y}, NULL), TACHY_OK);
+        CHECK(off(y, want, 2 * 5 * 32 * 32) < 3e-3);
+        if (i == 0)
+            turn_lanes(q);
+    }
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+    free(x), free(y), free(want);
+}
+
+// Bottlenecks: a 1x1 convolution with a sum in front of the next one's first; of three in a row two are a pair.
+static void bottlenecks(void)
+{
+    begin();
+    struct tachy_value *x = unary(TACHY_PLAN_RELU, tame(input(4, SHAPE(2, 3, 6, 5)), 64, 3, true)), *y;
+    for (int i = 0; i < 2; i++) {
+        y = unary(TACHY_PLAN_RELU, tame(x, 64, 1, true));
+        y = unary(TACHY_PLAN_RELU, tame(y, 64, 3, true));
+        x = unary(TACHY_PLAN_RELU, binary(TACHY_PLAN_ADD, tame(y, 64, 1, true), x));
+    }
+    y = tame(unary(TACHY_PLAN_RELU, tame(x, 128, 1, false)), 64, 1, true);
+    y = binary(TACHY_PLAN_ADD, y, x);
+    tachy_graph_add_output(g, tame(tame(y, 7, 1, true), 7, 3, true));
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+TEST(pairs_of_convolutions)
+{
+    const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
+    bottlenecks();
+    struct tachy_plan *p = opened(&params);
+    struct cuda_plan *q = (struct cuda_plan *)p;
+    int marked = 0;
+    for (int i = 0; i < q->nb_steps; i++)
+        marked += q->steps[i].pairs;
+    CHECK_INT(marked, 2); // the first sum with the second block's first, the second sum with what follows
+    host_pairs = 0;
+    for (int i = 0; i < q->nb_steps; i++)
+        if (q->steps[i].pairs) {
+            q->steps[i].way = (struct cuda_way){CUDA_CONV_PAIR, 0};
+            q->steps[i + 1].way = (struct cuda_way){CUDA_CONV_DONE, 0};
+        }
+    float *x = calloc(2 * 3 * 6 * 5, sizeof(*x)), *y = calloc(2 * 7 * 6 * 5, sizeof(*y)), *want;
+    tachy_graph_close(&g);
+    want = expected(bottlenecks);
+    seed = 99;
+    for (int i = 0; i < 2 * 3 * 6 * 5; i++)
+        x[i] = 3 * noise();
+    CHECK_INT(tachy_plan_cuda.run(p, (const void *const[]){x}, (void *const[]){y}, NULL), TACHY_OK);
+    CHECK_INT(host_pairs, 2);
+    CHECK(off(y, want, 2 * 7 * 6 * 5) < 5e-3);
+    tachy_plan_close(&p);
+    free(x), free(y), free(want);
+}
+
 TEST(precision)
 {
     void (*const builds[])(void) = {branches, mixed, squeezes};
@@ -435,5 +533,5 @@ TEST(memory_limit)
     tachy_plan_close(&p);
 }
 
-TEST_MAIN(TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite),
+TEST_MAIN(TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite), TEST_CASE(pairs_of_convolutions), TEST_CASE(branches_side_by_side),
           TEST_CASE(precision), TEST_CASE(scale_by_channel), TEST_CASE(groups), TEST_CASE(half_on_a_cpu))

@@ -1,6 +1,5 @@
 #include "cuda/nn/conv.h"
-#include "cuda/nn/hopper.cuh"
-#include "cuda/nn/tensor.cuh"
+#include "cuda/nn/maps.cuh"
 
 // Implicit matrix product by TMA and wgmma. A tile is 128 BLOCKS output pixels (a box of tw x th pixels of tn images)
 // by COLUMNS output channels. For each tap and each 64 input channels one TMA box brings the pixels shifted by the tap
@@ -125,13 +124,6 @@ __device__ static inline void multiply(float (&d)[BLOCKS][N / 2], uint32_t stage
     if (before >= 0 && lane == 0)
         barrier_arrive(empty + 8 * before);
 }
-
-__device__ static inline uint32_t halves(float a, float b)
-{
-    __half2 h = __floats2half2_rn(a, b);
-    return *reinterpret_cast<uint32_t *>(&h);
-}
-__device__ static inline float2 floats(uint32_t v) { return __half22float2(*reinterpret_cast<__half2 *>(&v)); }
 
 struct place { // of one warpgroup's thread
     int group, warp, lane, thread;
@@ -338,34 +330,6 @@ template <int BLOCKS, int N, int SPLIT> __global__ void __launch_bounds__(THREAD
         consume<L, BLOCKS, N, SPLIT>(w, stages, full, empty, p);
     }
 #endif
-}
-
-typedef CUresult (*encode_fn)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *,
-                              const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
-                              CUtensorMapFloatOOBfill);
-static encode_fn encoder(void)
-{
-    static encode_fn found;
-    void *fn = NULL;
-    cudaDriverEntryPointQueryResult result;
-    if (!found && cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &fn, 12000, cudaEnableDefault, &result) == cudaSuccess)
-        found = (encode_fn)fn;
-    return found;
-}
-
-static bool encode(CUtensorMap *map, cuda_address data, int rank, const int64_t *size, const int64_t *stride, const int *box, const int *step)
-{
-    cuuint64_t sizes[4], strides[3];
-    cuuint32_t boxes[4], steps[4];
-    for (int d = 0; d < rank; d++) {
-        sizes[d] = (cuuint64_t)size[d], boxes[d] = (cuuint32_t)(box[d] * step[d]), steps[d] = (cuuint32_t)step[d];
-        if (d)
-            strides[d - 1] = (cuuint64_t)stride[d] * 2;
-    }
-    encode_fn fn = encoder();
-    return fn && fn(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, (cuuint32_t)rank, at<void>(data), sizes, strides, boxes, steps,
-                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 // A picture of c channels by boxes of 64 channels and w x h pixels of n images, `sw` and `sh` apart.

@@ -5,6 +5,7 @@
 #include "cuda/nn/gemm.h"
 #include "cuda/nn/index.h"
 #include "cuda/nn/interpolate.h"
+#include "cuda/nn/pair.h"
 #include "cuda/nn/pointwise.h"
 #include "cuda/nn/pool.h"
 #include "cuda/nn/reduce.h"

@@ -156,6 +156,8 @@ static int steps_of_node(struct cuda_build *b, const struct tachy_node *n)
     int err = s && role == CUDA_SCALED_CONV && !s->mean ? cuda_steps_scale(b, s) : TACHY_OK;
     if (err == TACHY_OK)
         err = steps_of[n->op] ? steps_of[n->op](b, n) : TACHY_ERR_UNSUPPORTED;
+    if (err == TACHY_OK && cuda_pairs(n))
+        b->plan->steps[b->plan->nb_steps - 1].pairs = true;
     if (err == TACHY_OK && s && role == CUDA_SCALED_DEPTHWISE)
         cuda_sum_depthwise(b, s, &b->plan->steps[b->plan->nb_steps - 1]);
     return err;
@@ -173,6 +175,10 @@ static int add_steps(struct cuda_build *b)
         if (err == TACHY_ERR_UNSUPPORTED)
             return tachy_fail(g->log, err, "plan: %s %s is not built on a GPU in this form", tachy_plan_op_name(n->op),
                               n->name ? n->name : "");
+        for (int i = from; i < p->nb_steps; i++) {
+            p->steps[i].lane = b->lanes[n->out->id];
+            p->nb_lanes = TACHY_MAX(p->nb_lanes, p->steps[i].lane.lane + 1);
+        }
         if (err == TACHY_OK)
             err = label(p, from, n->op, n->name, n->out);
     }
@@ -223,7 +229,6 @@ static int set_device(struct cuda_build *b)
 
 int cuda_open(struct tachy_plan **out, const struct tachy_graph *g, const struct tachy_plan_params *params)
 {
-    static const struct plan_place_rules rules = {.own_types = true, .pixel = cuda_pixel, .joins = cuda_joins};
     struct cuda_plan *p = calloc(1, sizeof(*p));
     *out = NULL;
     if (!p)
@@ -232,17 +237,23 @@ int cuda_open(struct tachy_plan **out, const struct tachy_graph *g, const struct
     pthread_mutex_init(&p->launching, NULL);
     pthread_cond_init(&p->given, NULL);
     p->base.backend = &tachy_plan_cuda;
+    p->nb_lanes = 1;
+    p->lanes = true;
     p->params = params ? *params : (struct tachy_plan_params){0};
     p->error[0] = p->error[1] = NAN;
     if (p->params.deterministic)
         p->params.effort = 0;
     p->kernels = p->params.kernels ? p->params.kernels : tachy_nn_kernels();
     struct cuda_build b = {.plan = p, .g = g, .trial = p->params.trial};
-    int err = plan_place(&b.places, g, &rules);
+    int err = cuda_find_lanes(&b);
+    const struct plan_place_rules rules = {.own_types = true, .pixel = cuda_pixel, .joins = cuda_joins, .beside = b.beside};
+    if (err == TACHY_OK)
+        err = plan_place(&b.places, g, &rules);
     if (err == TACHY_OK) {
         p->arena = b.places.arena;
         p->values = b.places.values;
         err = cuda_find_scaled(&b);
+        cuda_keep_lanes(&b);
         if (err == TACHY_OK)
             err = add_steps(&b);
     }
@@ -254,6 +265,8 @@ int cuda_open(struct tachy_plan **out, const struct tachy_graph *g, const struct
         err = set_device(&b);
     free(b.blob);
     free(b.scaled);
+    free(b.lanes);
+    free(b.beside);
     p->params.choice = NULL; // the caller's
     *out = &p->base;
     if (err < 0)
@@ -302,7 +315,7 @@ static void info(const struct tachy_plan *plan, struct tachy_plan_info *to)
         .weights = p->weight_bytes,
         .shared = p->weights && cuda_weights_shared(p->weights) ? p->weight_bytes : 0,
         .arena = p->arena,
-        .scratch = p->scratch,
+        .scratch = p->scratch * (size_t)p->nb_lanes,
         .values = p->values,
         .effort = p->effort,
         .choice_seconds = p->choice_seconds,

@@ -19,6 +19,8 @@ struct shape {
     struct cuda_way ways[CUDA_WAYS];
     int nb_ways;
     int nb[CUDA_WAYS];
+    bool may_pair, paired; // with the step behind each of its steps
+    float pair_ms[2][SAMPLES]; // both steps one by one, and in one kernel
     float best_ms, first_ms; // medians over all of its steps of the way that was picked and of the default; 0: not timed
     float ms[CUDA_WAYS][SAMPLES];
 };
@@ -41,7 +43,8 @@ static uint64_t key_of(const struct cuda_step *s)
     const struct tachy_nn_tensor *add = &c->epilogue.add;
     int64_t parts[] = {c->in.pixel, c->in.row, c->in.image, c->out.pixel, c->out.row, c->out.image, add->pixel, add->row,
                        add->image, add->data != 0, c->epilogue.add_last, c->bias != 0, c->epilogue.act.kind, c->dtype,
-                       s->product.m, s->depthwise != 0, s->scaled != 0, c->sums != 0};
+                       s->product.m, s->depthwise != 0, s->scaled != 0, c->sums != 0,
+                       s->pairs ? s[1].a.conv.shape.cout : 0, s->pairs ? s[1].a.conv.epilogue.act.kind : 0};
     return tachy_mix(tachy_mix(1, &c->shape, sizeof(c->shape)), parts, sizeof(parts));
 }
 
@@ -93,7 +96,7 @@ static int open_workspace(struct choice *c)
     cuda_set_bases(p, c->w, ends);
     free(ends);
     err = check(c, cu->fill(tachy_cu_address(c->ends), 0x2b, size), "a plan's tensors");
-    return err ? err : check(c, cu->fill(tachy_cu_address(c->w->memory), 0x2b, TACHY_ALIGN(p->arena, 256) + p->scratch),
+    return err ? err : check(c, cu->fill(tachy_cu_address(c->w->memory), 0x2b, TACHY_ALIGN(p->arena, 256)),
                              "a plan's arena");
 }
 
@@ -111,6 +114,8 @@ static int find_ways(struct choice *c, struct shape *s, const struct cuda_step *
         if (status && status != CUDA_INVALID_VALUE && all[i].kernel != CUDA_CONV_GEMM)
             return check(c, status, step->label.name);
     }
+    s->may_pair = step->pairs && !cuda_launch(c->p, step, (struct cuda_way){CUDA_CONV_PAIR, 0}, c->w->base, c->w->stream);
+    s->paired = s->may_pair && cuda_pair_pays(c->p, step);
     return s->nb_ways ? TACHY_OK
                       : tachy_fail(c->log, TACHY_ERR_UNSUPPORTED, "plan: no kernel runs %s %s on this GPU", step->label.op,
                                    step->label.name);
@@ -162,6 +167,10 @@ static bool take_known(struct choice *c, const char *text)
         unsigned long long key;
         int kernel, variant;
         struct shape *s = sscanf(at, "%llx %d %d", &key, &kernel, &variant) == 3 ? shape_of(c, key) : NULL;
+        if (s && (kernel != CUDA_CONV_PAIR || s->may_pair)) {
+            s->paired = kernel == CUDA_CONV_PAIR;
+            found += s->paired;
+        }
         for (int k = 0; s && k < s->nb_ways; k++) {
             if ((int)s->ways[k].kernel != kernel || s->ways[k].variant != variant)
                 continue;
@@ -179,12 +188,13 @@ static bool take_known(struct choice *c, const char *text)
 // What is behind a line's numbers is for people.
 static int write_text(struct choice *c)
 {
-    static const char *const names[CUDA_CONVS] = {"any", "depthwise", "stem", "tma", "cublaslt"};
+    static const char *const names[CUDA_CONVS] = {"any", "depthwise", "stem", "tma", "cublaslt", "pair", "done"};
     char *text = tachy_asprintf("cuda 1 effort %d\n", c->p->effort);
     for (int i = 0; i < c->nb_shapes && text; i++) {
         const struct shape *s = &c->shapes[i];
+        struct cuda_way way = s->paired ? (struct cuda_way){CUDA_CONV_PAIR, 0} : s->ways[0];
         char *longer = tachy_asprintf("%s%016llx %d %d %s %.4f ms, default %.4f: %s\n", text, (unsigned long long)s->key,
-                                      (int)s->ways[0].kernel, s->ways[0].variant, names[s->ways[0].kernel],
+                                      (int)way.kernel, way.variant, names[way.kernel],
                                       (double)s->best_ms, (double)s->first_ms, c->p->steps[s->first].label.name);
         tachy_free(text);
         text = longer;
@@ -193,11 +203,30 @@ static int write_text(struct choice *c)
     return text ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
+// Which steps run with the one behind them: none, all that may, those that were chosen.
+enum pairing { PAIR_NONE, PAIR_ALL, PAIR_CHOSEN };
+
+static bool begins_pair(const struct choice *c, int step, enum pairing pairing)
+{
+    const struct shape *s = step < 0 || c->of[step] < 0 ? NULL : &c->shapes[c->of[step]];
+    return s && pairing != PAIR_NONE && (pairing == PAIR_ALL ? s->may_pair : s->paired);
+}
+
+static struct cuda_way way_of(const struct choice *c, int step, int round, enum pairing pairing)
+{
+    const struct shape *s = c->of[step] < 0 ? NULL : &c->shapes[c->of[step]];
+    if (begins_pair(c, step, pairing))
+        return (struct cuda_way){CUDA_CONV_PAIR, 0};
+    if (begins_pair(c, step - 1, pairing))
+        return (struct cuda_way){CUDA_CONV_DONE, 0};
+    return s ? s->ways[round % s->nb_ways] : c->p->steps[step].way;
+}
+
 static void settle(struct choice *c)
 {
     for (int i = 0; i < c->p->nb_steps; i++)
         if (c->of[i] >= 0)
-            c->p->steps[i].way = c->shapes[c->of[i]].ways[0];
+            c->p->steps[i].way = way_of(c, i, 0, PAIR_CHOSEN);
 }
 
 // Keeps the GPU busy until the host has queued a run: a step's time would have the host's in it.
@@ -226,16 +255,15 @@ static float median(const float *ms, int n)
 }
 
 // A run with way `round` of each shape; *ms is that of the whole.
-static int run_round(struct choice *c, int round, float *ms)
+static int run_round(struct choice *c, int round, enum pairing pairing, float *ms)
 {
     struct cuda_plan *p = c->p;
     const struct tachy_cu *cu = p->gpu->device.cu;
     int status = hold_back(c);
     for (int i = 0; i < p->nb_steps && !status; i++) {
-        const struct shape *s = c->of[i] < 0 ? NULL : &c->shapes[c->of[i]];
         status = cu->event_record(c->events[i], c->w->stream);
         if (!status)
-            status = cuda_launch(p, &p->steps[i], s ? s->ways[round % s->nb_ways] : p->steps[i].way, c->w->base, c->w->stream);
+            status = cuda_launch(p, &p->steps[i], way_of(c, i, round, pairing), c->w->base, c->w->stream);
     }
     if (!status)
         status = cu->event_record(c->events[p->nb_steps], c->w->stream);
@@ -261,6 +289,35 @@ static int note_round(struct choice *c, int round)
         if (s->first == i)
             s->ms[way][at] = ms;
         s->nb[way] = TACHY_MAX(s->nb[way], at + 1);
+    }
+    return status;
+}
+
+// Pairs against the best of their two steps, in turn.
+static int time_pairs(struct choice *c, int samples)
+{
+    struct cuda_plan *p = c->p;
+    bool any = false;
+    int status = CUDA_OK;
+    for (int i = 0; i < c->nb_shapes; i++)
+        any = any || c->shapes[i].may_pair;
+    for (int r = 0; any && r < 2 * samples && !status; r++) {
+        int one = r % 2;
+        status = run_round(c, 0, one ? PAIR_ALL : PAIR_NONE, NULL);
+        for (int i = 0; i + 1 < p->nb_steps && !status; i++) {
+            float ms = 0;
+            if (!begins_pair(c, i, PAIR_ALL))
+                continue;
+            status = p->gpu->device.cu->event_elapsed(&ms, c->events[i], c->events[i + 2]);
+            c->shapes[c->of[i]].pair_ms[one][r / 2] += ms;
+        }
+    }
+    for (int i = 0; i < c->nb_shapes && any; i++) {
+        struct shape *s = &c->shapes[i];
+        float apart = median(s->pair_ms[0], samples), together = median(s->pair_ms[1], samples);
+        s->paired = s->may_pair && together < apart;
+        if (s->paired)
+            s->first_ms = apart, s->best_ms = together;
     }
     return status;
 }
@@ -292,16 +349,18 @@ static int time_all(struct choice *c)
     for (int i = 0; i < c->nb_shapes; i++)
         rounds = TACHY_MAX(rounds, c->shapes[i].nb_ways * samples_of[effort]);
     for (int i = -1; c->events && i < 5 && !status; i++) // the first warms up
-        status = run_round(c, 0, &defaults[TACHY_MAX(i, 0)]);
+        status = run_round(c, 0, PAIR_CHOSEN, &defaults[TACHY_MAX(i, 0)]);
     for (int r = 0; c->events && r < rounds && !status && tachy_now_ns() - start < budget; r++) {
-        status = run_round(c, r, NULL);
+        status = run_round(c, r, PAIR_NONE, NULL);
         if (!status)
             status = note_round(c, r);
     }
     for (int i = 0; i < c->nb_shapes; i++)
         pick(&c->shapes[i]);
+    if (c->events && !status)
+        status = time_pairs(c, samples_of[effort]);
     for (int i = 0; c->events && i < 5 && !status; i++)
-        status = run_round(c, 0, &chosen[i]);
+        status = run_round(c, 0, PAIR_CHOSEN, &chosen[i]);
     p->default_run_ms = (double)median(defaults, 5);
     p->run_ms = (double)median(chosen, 5);
     p->choice_seconds = (double)(tachy_now_ns() - start) / 1e9;

@@ -42,6 +42,8 @@ enum cuda_conv {
     CUDA_CONV_STEM,
     CUDA_CONV_TMA,
     CUDA_CONV_GEMM,
+    CUDA_CONV_PAIR, // with the step behind it, in one kernel
+    CUDA_CONV_DONE, // nothing is left to do: the step in front was a pair
     CUDA_CONVS
 };
 struct cuda_way {
@@ -49,6 +51,12 @@ struct cuda_way {
     int variant;
 };
 enum { CUDA_WAYS = 40, CUDA_GEMMS = 8 }; // of a step; algorithms of cuBLASLt among them
+
+// Steps of one region that are not of one lane may run side by side (lanes.c).
+enum { CUDA_LANES = 4, CUDA_REGION = 64 }; // streams of a captured run, the run's own among them; nodes of a region
+struct cuda_lane {
+    int region, lane; // region 0: none
+};
 
 union cuda_args {
     struct tachy_nn_conv conv;
@@ -76,6 +84,8 @@ struct cuda_step {
     // A convolution's other forms: weights as conv_depthwise has them, 0: it is none; as a product (m 0: it is none),
     // whose bias is of the tensors' type.
     cuda_address depthwise, bias;
+    struct cuda_lane lane;
+    bool pairs; // the next step may run in the same kernel
     cuda_address scaled; // weights times a scale, a matrix for each image, for all kernels but conv; 0: there is no scale
     struct tachy_nn_gemm_shape product;
     struct tachy_nn_gemm *gemm; // opened with the device; also of CUDA_GEMM
@@ -111,6 +121,8 @@ struct cuda_workspace {
     struct cuda_graph graphs[CUDA_GRAPHS];
     int turn; // which of the graphs gives way
     cuda_stream stream; // of runs with host memory, and of captures
+    cuda_stream lane[CUDA_LANES]; // from 1 on; 0: not made yet
+    cuda_event ended[CUDA_LANES]; // of a lane; 0: of what is in front of a region
     void *ends;         // inputs and outputs of runs with host memory, made by the first; one after the other
     cuda_address base[]; // of cuda_at()
 };
@@ -123,7 +135,9 @@ struct cuda_plan {
     struct cuda_step *steps;
     int nb_steps, max_steps, nodes;
     struct cuda_weights *weights;
-    size_t weight_bytes, arena, values, scratch;
+    size_t weight_bytes, arena, values, scratch; // scratch: of a lane
+    int nb_lanes;    // in use
+    bool lanes;      // whether captured runs have them
     int nb_in, nb_out;
     size_t *end_bytes;  // of inputs, then outputs
     char *choice;       // text
@@ -148,6 +162,8 @@ struct cuda_build {
     uint8_t *blob; // weights on the host
     size_t nb_blob, max_blob;
     bool trial;
+    struct cuda_lane *lanes;    // by the id of what a node makes
+    struct plan_beside *beside; // likewise
     struct cuda_scaled *scaled; // convolutions with a scale
     int nb_scaled;
 };
@@ -243,8 +259,15 @@ int cuda_workspace_new(struct cuda_plan *p, struct cuda_workspace **out, const s
 void cuda_workspace_free(struct cuda_plan *p, struct cuda_workspace *w);
 void cuda_set_bases(const struct cuda_plan *p, struct cuda_workspace *w, const cuda_address *ends);
 
+// lanes.c: finds which nodes may run side by side, before they are placed. TACHY_ERR_NOMEM. keep: once scaled ones are found.
+int cuda_find_lanes(struct cuda_build *b);
+void cuda_keep_lanes(struct cuda_build *b);
+// pairs.c: whether a node is a 1x1 convolution that one kernel may run together with the next node (cuda/nn/pair.h).
+bool cuda_pairs(const struct tachy_node *n);
 // ways.c: which kernels can run step `s`, a convolution; the first is the default.
 int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_way to[CUDA_WAYS]);
+// Whether such a pair is thought to be faster than its two steps.
+bool cuda_pair_pays(const struct cuda_plan *p, const struct cuda_step *s);
 // choice.c: opens what the steps need of libraries and settles each convolution's way.
 int cuda_choose(struct cuda_plan *p, const struct tachy_log *log);
 int cuda_key(const struct tachy_graph *g, const struct tachy_plan_params *params, char *key);

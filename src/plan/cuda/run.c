@@ -59,6 +59,15 @@ static int run_product(const struct cuda_step *s, int algorithm, const union cud
     return tachy_nn_gemm_run(s->gemm, algorithm, &io, stream);
 }
 
+// A step and the one behind it.
+static int run_pair(const struct cuda_plan *p, const struct cuda_step *s, const union cuda_args *a, const cuda_address *base,
+                    cuda_stream stream)
+{
+    union cuda_args next = s[1].a;
+    patch(CUDA_CONV, &next, base);
+    return p->kernels->pair(&(struct tachy_nn_pair){a->conv, next.conv}, stream);
+}
+
 static int run_conv(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_way way, union cuda_args *a,
                     const cuda_address *base, cuda_stream stream)
 {
@@ -75,6 +84,8 @@ static int run_conv(const struct cuda_plan *p, const struct cuda_step *s, struct
     case CUDA_CONV_STEM: return k->conv_stem(&a->conv, stream);
     case CUDA_CONV_TMA: return k->conv_tma(&a->conv, stream);
     case CUDA_CONV_GEMM: return run_product(s, way.variant, a, base, stream);
+    case CUDA_CONV_PAIR: return run_pair(p, s, a, base, stream);
+    case CUDA_CONV_DONE: return CUDA_OK;
     default: return k->conv(&a->conv, stream);
     }
 }
@@ -122,7 +133,10 @@ void cuda_set_bases(const struct cuda_plan *p, struct cuda_workspace *w, const c
     memcpy(w->base + BASE_INPUTS, ends, sizeof(*ends) * (size_t)nb_ends(p));
 }
 
-static size_t memory_bytes(const struct cuda_plan *p) { return TACHY_ALIGN(p->arena, 256) + p->scratch + 256; }
+static size_t memory_bytes(const struct cuda_plan *p)
+{
+    return TACHY_ALIGN(p->arena, 256) + p->scratch * (size_t)p->nb_lanes + 256;
+}
 
 size_t cuda_run_bytes(const struct cuda_plan *p)
 {
@@ -180,6 +194,12 @@ void cuda_workspace_free(struct cuda_plan *p, struct cuda_workspace *w)
         if (w->graphs[i].exec)
             cu_of(p)->graph_free(w->graphs[i].exec);
         free(w->graphs[i].ends);
+    }
+    for (int i = 0; i < CUDA_LANES; i++) {
+        if (w->lane[i])
+            cu_of(p)->stream_destroy(w->lane[i]);
+        if (w->ended[i])
+            cu_of(p)->event_destroy(w->ended[i]);
     }
     if (w->stream)
         cu_of(p)->stream_destroy(w->stream);
@@ -254,14 +274,70 @@ static int launch_all(struct cuda_plan *p, const struct cuda_workspace *w, cuda_
     return status;
 }
 
+static int open_lanes(const struct cuda_plan *p, struct cuda_workspace *w)
+{
+    int status = CUDA_OK;
+    for (int i = 0; i < p->nb_lanes && !status; i++) {
+        if (i && !w->lane[i])
+            status = cu_of(p)->stream_create(&w->lane[i], CUDA_STREAM_OWN_ORDER);
+        if (!status && !w->ended[i])
+            status = cu_of(p)->event_create(&w->ended[i], CUDA_EVENT_ORDERS);
+    }
+    return status;
+}
+
+// The run's stream waits for all lanes that were used.
+static int join(const struct cuda_plan *p, struct cuda_workspace *w, bool *used)
+{
+    int status = CUDA_OK;
+    for (int i = 1; i < p->nb_lanes && !status; i++) {
+        if (used[i])
+            status = cu_of(p)->event_record(w->ended[i], w->lane[i]);
+        if (used[i] && !status)
+            status = cu_of(p)->stream_wait_event(w->stream, w->ended[i], 0);
+        used[i] = false;
+    }
+    return status;
+}
+
+// As launch_all() on the workspace's stream, regions' lanes side by side; each has scratch of its own.
+static int launch_lanes(struct cuda_plan *p, struct cuda_workspace *w)
+{
+    const cuda_address scratch = w->base[BASE_SCRATCH];
+    bool used[CUDA_LANES] = {false};
+    int region = 0, status = CUDA_OK;
+    pthread_mutex_lock(&p->launching);
+    for (int i = 0; i < p->nb_steps && status == CUDA_OK; i++) {
+        struct cuda_lane at = p->steps[i].lane;
+        if (at.region != region)
+            status = join(p, w, used);
+        if (at.region != region && at.region && !status)
+            status = cu_of(p)->event_record(w->ended[0], w->stream);
+        region = at.region;
+        if (at.lane && !used[at.lane] && !status)
+            status = cu_of(p)->stream_wait_event(w->lane[at.lane], w->ended[0], 0);
+        used[at.lane] = at.lane > 0;
+        w->base[BASE_SCRATCH] = scratch + p->scratch * (size_t)at.lane;
+        if (!status)
+            status = cuda_launch(p, &p->steps[i], p->steps[i].way, w->base, at.lane ? w->lane[at.lane] : w->stream);
+    }
+    int joined = join(p, w, used);
+    w->base[BASE_SCRATCH] = scratch;
+    pthread_mutex_unlock(&p->launching);
+    return status ? status : joined;
+}
+
 static int capture(struct cuda_plan *p, struct cuda_workspace *w, struct cuda_graph *g)
 {
     const struct tachy_cu *cu = cu_of(p);
     cuda_capture captured = NULL;
-    int status = cu->capture_begin(w->stream, CUDA_CAPTURE_THREAD);
+    bool lanes = p->lanes && p->nb_lanes > 1;
+    int status = lanes ? open_lanes(p, w) : CUDA_OK;
+    if (!status)
+        status = cu->capture_begin(w->stream, CUDA_CAPTURE_THREAD);
     if (status)
         return status;
-    int launched = launch_all(p, w, w->stream);
+    int launched = lanes ? launch_lanes(p, w) : launch_all(p, w, w->stream);
     status = cu->capture_end(w->stream, &captured);
     status = launched ? launched : status;
     if (!status)

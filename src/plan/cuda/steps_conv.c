@@ -61,7 +61,10 @@ static void set_product(struct cuda_step *s, bool alone)
     bool tap = q->kh * q->kw == 1 && q->stride_h == 1 && q->stride_w == 1 && q->groups == 1 &&
                !(q->pad_top | q->pad_left | q->pad_bottom | q->pad_right);
     const struct tachy_nn_tensor *add = &c->epilogue.add;
-    if (!tap || !alone || !dense_rows(&c->in, q->h, q->w) || !dense_rows(&c->out, q->h, q->w) ||
+    // cuBLASLt takes pointers to be aligned, and a slice of a Concat's odd channels is not.
+    bool aligned = c->in.data % 16 == 0 && c->out.data % 16 == 0 && add->data % 16 == 0 &&
+                   (c->in.pixel == q->cin || c->in.pixel * (int64_t)tachy_dtype_size(c->dtype) % 16 == 0);
+    if (!tap || !aligned || !alone || !dense_rows(&c->in, q->h, q->w) || !dense_rows(&c->out, q->h, q->w) ||
         (add->data && !dense_rows(add, q->h, q->w)) || !ends_product(&c->epilogue))
         return;
     s->product = (struct tachy_nn_gemm_shape){

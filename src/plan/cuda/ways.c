@@ -68,6 +68,12 @@ static bool is_large(const struct tachy_nn_gemm_shape *g, int sms)
     return (g->m + 127) / 128 * ((g->n + 255) / 256) >= sms;
 }
 
+bool cuda_pair_pays(const struct cuda_plan *p, const struct cuda_step *s)
+{
+    const struct tachy_conv_shape *q = &s->a.conv.shape;
+    return (int64_t)q->n * q->h * q->w >= 64 * (int64_t)p->gpu->device.sm_count; // a block has 128 pixels at a time
+}
+
 int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_way to[CUDA_WAYS])
 {
     struct ways w = {to, 0};

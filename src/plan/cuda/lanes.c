@@ -1,0 +1,141 @@
+#include "base/base.h"
+#include "plan/cuda/parts.h"
+
+#include <stdlib.h>
+
+// Branches that do not need each other run side by side: a region is nodes in a row that fall into several groups without a
+// way from one to another, each of which has a lane, a stream of the captured run. All in front of a region has ended when it
+// begins, all in it when it ends. What a region's nodes read and make lies apart for as long as it lasts
+// (plan_place_rules.beside).
+
+struct region {
+    const struct tachy_node *node[CUDA_REGION]; // in their order
+    int group[CUDA_REGION], n, nb_groups;
+};
+
+// The group of a node's inputs in the region, -1: it has none there, -2: it has two.
+static int group_of(const struct region *r, const struct tachy_node *n)
+{
+    int group = -1;
+    for (int i = 0; i < n->nb_in; i++)
+        for (int k = 0; n->in[i] && n->in[i]->made_by && k < r->n; k++)
+            if (r->node[k] == n->in[i]->made_by) {
+                if (group >= 0 && group != r->group[k])
+                    return -2;
+                group = r->group[k];
+            }
+    return group;
+}
+
+static void grow(struct region *r, const struct tachy_node *from)
+{
+    r->n = r->nb_groups = 0;
+    for (const struct tachy_node *n = from; n && r->n < CUDA_REGION; n = n->next) {
+        int group = group_of(r, n);
+        if (group == -2 || (group == -1 && r->nb_groups == CUDA_REGION))
+            return;
+        r->node[r->n] = n;
+        r->group[r->n++] = group == -1 ? r->nb_groups++ : group;
+    }
+}
+
+// About how long a node takes on a large GPU, in us.
+static double time_of(const struct tachy_node *n)
+{
+    struct tachy_layer_cost c = tachy_node_cost(n);
+    return c.bytes ? 3 + 2e-6 * (double)c.multiply_adds / 500 + 1e-6 * (double)c.bytes / 3 : 0;
+}
+
+// Groups to lanes, the longest first, each to the lane with the least; false: fewer than two multiply matrices, or
+// nearly all of the time is one's, for which memory is not worth it.
+static bool share_out(const struct region *r, int *lane_of)
+{
+    double time[CUDA_REGION] = {0}, busy[CUDA_LANES] = {0};
+    bool works[CUDA_REGION] = {false};
+    double all = 0, most = 0;
+    int working = 0;
+    for (int i = 0; i < r->n; i++) {
+        int group = r->group[i];
+        time[group] += time_of(r->node[i]);
+        working += !works[group] && tachy_node_cost(r->node[i]).multiply_adds;
+        works[group] = works[group] || tachy_node_cost(r->node[i]).multiply_adds;
+    }
+    for (int i = 0; i < r->nb_groups; i++) {
+        all += time[i];
+        most = TACHY_MAX(most, time[i]);
+    }
+    for (int left = r->nb_groups; left > 0; left--) {
+        int longest = 0, lane = 0;
+        for (int i = 1; i < r->nb_groups; i++)
+            longest = time[i] > time[longest] ? i : longest;
+        for (int k = 1; k < CUDA_LANES; k++)
+            lane = busy[k] < busy[lane] ? k : lane;
+        busy[lane] += time[longest];
+        time[longest] = -1;
+        lane_of[longest] = lane;
+    }
+    return working >= 2 && all - most >= all / 8;
+}
+
+static bool settle(struct cuda_build *b, const struct region *r, int region)
+{
+    int lane_of[CUDA_REGION] = {0};
+    if (!share_out(r, lane_of))
+        return false;
+    for (int i = 0; i < r->n; i++) {
+        int id = r->node[i]->out->id;
+        b->lanes[id] = (struct cuda_lane){region, lane_of[r->group[i]]};
+        b->beside[id] = (struct plan_beside){i, r->n - 1 - i};
+    }
+    return true;
+}
+
+// What the first one of a pair reads is read while the second writes, and the second writes when the first runs.
+static void widen_pairs(struct cuda_build *b)
+{
+    for (const struct tachy_node *n = b->g->first; n; n = n->next)
+        if (cuda_pairs(n)) {
+            struct plan_beside *first = &b->beside[n->out->id], *second = &b->beside[n->next->out->id];
+            first->behind = TACHY_MAX(first->behind, 1);
+            second->front = TACHY_MAX(second->front, first->front + 1);
+        }
+}
+
+int cuda_find_lanes(struct cuda_build *b)
+{
+    const struct tachy_graph *g = b->g;
+    struct region *r = malloc(sizeof(*r));
+    int regions = 0;
+    b->lanes = calloc((size_t)g->nb_values + 1, sizeof(*b->lanes));
+    b->beside = calloc((size_t)g->nb_values + 1, sizeof(*b->beside));
+    if (!r || !b->lanes || !b->beside) {
+        free(r);
+        return TACHY_ERR_NOMEM;
+    }
+    for (const struct tachy_node *n = g->first; n;) {
+        grow(r, n);
+        const struct tachy_node *next = n->next;
+        if (r->nb_groups > 1 && settle(b, r, regions + 1)) {
+            regions++;
+            next = r->node[r->n - 1]->next;
+        }
+        n = next;
+    }
+    free(r);
+    widen_pairs(b);
+    return TACHY_OK;
+}
+
+// A squeeze hands on what it makes behind the arena, where the next one does too: its region runs in order.
+void cuda_keep_lanes(struct cuda_build *b)
+{
+    enum cuda_scaled_role role;
+    for (const struct tachy_node *n = b->g->first; n; n = n->next) {
+        int region = b->lanes[n->out->id].region;
+        if (!region || !cuda_scaled_of(b, n, &role))
+            continue;
+        for (const struct tachy_node *m = b->g->first; m; m = m->next)
+            if (b->lanes[m->out->id].region == region)
+                b->lanes[m->out->id] = (struct cuda_lane){0};
+    }
+}

@@ -1,0 +1,36 @@
+#include "plan/cuda/parts.h"
+
+// Two 1x1 convolutions, one behind the other, that the kernel `pair` runs at once: what is between them is written for who
+// else reads it, but not read again. As the first one's inputs are read while the second's output is written, they stay until
+// then (plan_place_rules.lasts).
+
+static bool is_tap(const struct tachy_node *n)
+{
+    const struct tachy_plan_attr *a = &n->attr;
+    bool plain = n->op == TACHY_OP_CONV && n->out->rank == 4 && n->out->nhwc && n->in[0]->nhwc && n->out->dtype == TACHY_F16 &&
+                 n->in[0]->dtype == TACHY_F16 && !n->in[0]->data && n->in[1]->data && !cuda_input(n, 4);
+    return plain && a->conv.kernel[0] * a->conv.kernel[1] * a->conv.stride[0] * a->conv.stride[1] * a->conv.groups == 1 &&
+           !(a->conv.pad[0] | a->conv.pad[1] | a->conv.pad[2] | a->conv.pad[3]);
+}
+
+static bool is_width(int64_t channels) { return channels == 64 || channels == 128 || channels == 256; }
+
+static bool fits(const struct tachy_node *n)
+{
+    const struct tachy_node *next = n->next;
+    return next && is_tap(n) && is_tap(next) && next->in[0] == n->out && !cuda_input(next, 3) &&
+           !(n->attr.act_before_add && cuda_input(n, 3)) && is_width(n->in[0]->shape[1]) && n->out->shape[1] % 64 == 0 &&
+           is_width(next->out->shape[1]);
+}
+
+bool cuda_pairs(const struct tachy_node *n)
+{
+    int in_front = 0; // of several in a row each second one begins a pair
+    if (!fits(n))
+        return false;
+    while (n->prev && fits(n->prev)) {
+        n = n->prev;
+        in_front++;
+    }
+    return in_front % 2 == 0;
+}
