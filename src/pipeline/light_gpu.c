@@ -84,12 +84,6 @@ static int in_threads(struct light_bench *b, int n, void *(*main)(void *))
     return err;
 }
 
-struct sessions {
-    struct light_bench *b;
-    double seconds, most; // the highest rate so far
-};
-
-// Frames a second of n sessions together, *rate is 0 before; 0 where the device has no room for so many. A loaded machine may need
 // Frames a second of n sessions together; 0 where the device has no room for so many. A loaded machine may need
 // longer for a first frame than it was given.
 static int sessions_rate(struct light_bench *b, int n, double seconds, double *rate)
@@ -109,19 +103,6 @@ static int sessions_rate(struct light_bench *b, int n, double seconds, double *r
     return err;
 }
 
-// As sessions_rate(), and once more if that is no gain: sessions that have just begun may have got in each other's way.
-static int sessions_gain(void *user, int n, double *rate)
-{
-    struct sessions *s = user;
-    double again = 0;
-    int err = sessions_rate(s, n, rate);
-    if (err == TACHY_OK && *rate > 0 && *rate < s->most)
-        err = sessions_rate(s, n, &again);
-    *rate = TACHY_MAX(*rate, again);
-    s->most = TACHY_MAX(s->most, *rate);
-    return err;
-}
-
 static int measure_decoders(struct light_bench *b, struct tachy_light *l)
 {
     int *best = &l->copies[TACHY_STEP_DECODE], err = TACHY_OK;
@@ -131,9 +112,6 @@ static int measure_decoders(struct light_bench *b, struct tachy_light *l)
     for (int i = 0; i < MOST_SESSIONS; i++)
         b->gpu.sessions[i].b = b;
     // Long enough for several frames of each session.
-    struct sessions s = {b, light_seconds(b) / (before ? 2 : 1), 0};
-    int err = tachy_side_by_side(best, &most, MOST_SESSIONS, tries, sessions_gain, &s);
-    if (!before) {
     double seconds = light_seconds(b) / 2;
     if (*best) {
         err = sessions_rate(b, *best, seconds, &most);
