@@ -5,6 +5,7 @@
 // passed; the fields come in their order. <tachy/tachy.h> includes this; with other headers include it after them all.
 
 #ifdef __cplusplus
+#pragma GCC system_header // -Wextra of g++ warns of each field that is left out, wherever the library is installed
 #include <tachy/batcher.h>
 #include <tachy/compare.h>
 #include <tachy/control.h>

@@ -9,7 +9,7 @@ extern "C" {
 // Pixels are written by whoever made the frame, before it is handed on; after that they
 // are read-only, because a decoder's frames are its reference pictures.
 //
-// Pixels lie in host memory, in pinned host memory, or in a GPU's (place). What works on the CPU
+// Pixels lie in host memory, in pinned host memory, or in a GPU's (mem). What works on the CPU
 // refuses a frame of the GPU's with a sentence; tachy_frame_download() makes a host frame of it.
 
 // Planes are in the order of the name; 10-bit samples are 16-bit little-endian words, in
@@ -84,7 +84,7 @@ struct tachy_frame {
     bool key;                  // a keyframe of its stream
     int discontinuity;         // 1: stream state (smoothing, recurrence) starts anew here
     enum tachy_mem mem;    // of the pixels
-    int device;                // CUDA's ordinal where place is TACHY_DEVICE
+    int device;                // CUDA's ordinal where mem is TACHY_DEVICE
     void *stream;              // TACHY_DEVICE: the CUDA stream (a CUstream; NULL: the default one) in
                                // whose order the pixels are written. Work on it may be queued at
                                // once, and the frame given back when it is queued. Work on another
@@ -125,7 +125,7 @@ TACHY_API uint8_t *tachy_frame_writable(tachy_frame *f, int plane);
 // A copy of a GPU's frame in host memory, with its id, times, colour, key and discontinuity; waits
 // until the pixels are there. A frame that the CPU can read is returned as another reference.
 // *out is the caller's, NULL on failure: TACHY_ERR_NOMEM, TACHY_ERR_UNAVAILABLE (no driver),
-// TACHY_ERR_EXTERNAL (the card failed). Thread-safe.
+// TACHY_ERR_EXTERNAL (the GPU failed). Thread-safe.
 TACHY_API int tachy_frame_download(tachy_frame **out, tachy_frame *f, const struct tachy_log *log);
 
 // How two eyes lie in one picture.

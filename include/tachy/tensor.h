@@ -34,7 +34,7 @@ struct tachy_tensor {
     int64_t shape[TACHY_MAX_RANK];   // elements, outermost first
     int64_t stride[TACHY_MAX_RANK];  // elements; all zero: dense, row-major
     enum tachy_mem mem;
-    int device; // ordinal where place is TACHY_DEVICE
+    int device; // ordinal where mem is TACHY_DEVICE
 };
 
 // Bytes per element; 0 for an unknown type. Thread-safe.

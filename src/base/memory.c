@@ -72,7 +72,7 @@ static void report_leaks(const struct tachy_memory *m)
 #endif
 }
 
-static void close_place(struct tachy_mem_ops *ops)
+static void close_mem(struct tachy_mem_ops *ops)
 {
     if (ops->close)
         ops->close(ops->user);
@@ -86,7 +86,7 @@ void tachy_memory_close(struct tachy_memory **pm)
         return;
     report_leaks(m);
     for (int p = 0; p < TACHY_MEM_KINDS; p++)
-        close_place(&m->ops[p]);
+        close_mem(&m->ops[p]);
     pthread_mutex_destroy(&m->lock);
     pthread_mutex_destroy(&m->cache_lock);
     free(m);
@@ -95,7 +95,7 @@ void tachy_memory_close(struct tachy_memory **pm)
 void tachy_memory_set_ops(struct tachy_memory *m, enum tachy_mem mem,
                             const struct tachy_mem_ops *ops)
 {
-    close_place(&m->ops[mem]);
+    close_mem(&m->ops[mem]);
     m->ops[mem] = *ops;
 }
 
@@ -155,7 +155,7 @@ static int try_take(struct tachy_memory *m, struct tachy_block *b, bool allocate
     return err;
 }
 
-// Bytes that the budget lacks for a block; its whole size where the place itself had no more.
+// Bytes that the budget lacks for a block; its whole size where the system had no more.
 static size_t lacking(struct tachy_memory *m, const struct tachy_block *b)
 {
     pthread_mutex_lock(&m->lock);
@@ -196,14 +196,14 @@ int tachy_memory_explain(struct tachy_memory *m)
     double size = (double)b.size / (1 << 20), budget = (double)m->stats.budget[b.mem] / (1 << 20);
     bool limited = m->limited;
     pthread_mutex_unlock(&m->lock);
-    const char *place = tachy_mem_name(b.mem), *use = tachy_memory_use_name(b.use);
+    const char *mem = tachy_mem_name(b.mem), *use = tachy_memory_use_name(b.use);
     if (!b.size)
         return TACHY_ERR_NOMEM;
     if (limited)
         return tachy_fail(m->log, TACHY_ERR_LIMIT, "%.1f MiB more %s memory for %s would exceed the %.1f MiB that are allowed; "
-                          "use a larger --max-memory, smaller pictures or fewer --workers", size, place, use, budget);
+                          "use a larger --max-memory, smaller pictures or fewer --workers", size, mem, use, budget);
     return tachy_fail(m->log, TACHY_ERR_NOMEM, "out of memory: %.1f MiB of %s memory for %s could not be had; use smaller "
-                      "pictures or fewer --workers", size, place, use);
+                      "pictures or fewer --workers", size, mem, use);
 }
 
 const struct tachy_log *tachy_memory_log(const struct tachy_memory *m) { return m->log; }
@@ -303,8 +303,8 @@ void tachy_memory_read(struct tachy_memory *m, struct tachy_memory_stats *s)
 
 static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
 
-// One line, or nothing for a place that was never used.
-static void report_place(FILE *f, const struct tachy_memory_stats *s, int mem)
+// One line, or nothing for memory that was never used.
+static void report_mem(FILE *f, const struct tachy_memory_stats *s, int mem)
 {
     if (!s->peak[mem])
         return;
@@ -332,7 +332,7 @@ char *tachy_memory_report(struct tachy_memory *m)
     if (!f)
         return NULL;
     for (int p = 0; p < TACHY_MEM_KINDS; p++)
-        report_place(f, &s, p);
+        report_mem(f, &s, p);
     if (fclose(f)) {
         free(text);
         return NULL;

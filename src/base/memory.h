@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <tachy/tensor.h>
 
-// Who holds how much memory in which place, within a budget each, and what gives way when one
+// Who holds how much memory of each kind, within a budget each, and what gives way when one
 // runs out. Blocks are taken by pools when a run starts, not frame by frame.
 // Thread-safety: all calls may come from any thread, but open and close.
 
@@ -28,7 +28,7 @@ const char *tachy_mem_name(enum tachy_mem p);           // "host", "pinned", "de
 
 struct tachy_memory;
 
-// A piece of a place. Zeroed before it is taken; must stay where it is until it is given back.
+// A piece of memory. Zeroed before it is taken; must stay where it is until it is given back.
 struct tachy_block {
     void *data; // 64-byte aligned, not cleared; NULL for a reservation
     size_t size;
@@ -39,7 +39,7 @@ struct tachy_block {
 };
 
 struct tachy_memory_params {
-    uint64_t budget[TACHY_MEM_KINDS]; // bytes; 0: what the place gives
+    uint64_t budget[TACHY_MEM_KINDS]; // bytes; 0: what there is
     const struct tachy_log *log;   // NULL: silent; must outlive the manager
 };
 
@@ -50,24 +50,24 @@ struct tachy_memory *tachy_memory_ref(struct tachy_memory *m);
 // WARN.
 void tachy_memory_close(struct tachy_memory **m);
 
-// How memory of a place is had; host memory is there from the start. `alloc` returns TACHY_ERR_NOMEM where
-// there is no more, and another code, logged, where that is not why. Before the first block of that place.
+// How memory of a kind is had; host memory is there from the start. `alloc` returns TACHY_ERR_NOMEM where
+// there is no more, and another code, logged, where that is not why. Before the first block of that kind.
 struct tachy_mem_ops {
     int (*alloc)(void *user, size_t size, void **data);
     void (*free)(void *user, void *data);
-    void (*close)(void *user); // with the manager, or when the place is set anew; may be NULL
+    void (*close)(void *user); // with the manager, or when the kind is set again; may be NULL
     void *user;
 };
 void tachy_memory_set_ops(struct tachy_memory *m, enum tachy_mem mem,
                             const struct tachy_mem_ops *ops);
 bool tachy_memory_has(const struct tachy_memory *m, enum tachy_mem mem);
 
-// Bytes; 0: what the place gives. What is taken already stays.
+// Bytes; 0: what there is. What is taken already stays.
 void tachy_memory_set_budget(struct tachy_memory *m, enum tachy_mem mem, uint64_t bytes);
 
-// Takes `size` > 0 bytes. Where the budget or the place has too little, caches are asked to shrink
+// Takes `size` > 0 bytes. Where the budget or the system has too little, caches are asked to shrink
 // and it is tried once more. TACHY_ERR_NOMEM: nothing was taken; logged once, then only counted,
-// until tachy_memory_quiet(). TACHY_ERR_UNSUPPORTED: the place has no ops. Others are the place's.
+// until tachy_memory_quiet(). TACHY_ERR_UNSUPPORTED: the kind has no ops. Others are the ops'.
 #define tachy_memory_take(m, b, mem, use, size)                                                  \
     tachy_memory_take_at(m, b, mem, use, size, TACHY_SITE)
 // Counts memory that somebody else allocates (a decoder's pictures); b->data stays NULL.
@@ -83,7 +83,7 @@ int tachy_memory_reserve_at(struct tachy_memory *m, struct tachy_block *b, enum 
 // Gives a block back and zeroes it; nothing where it was never taken.
 void tachy_memory_give(struct tachy_memory *m, struct tachy_block *b);
 
-// Something that can shrink. `shrink` gives back blocks of `place` worth `want` bytes or as many as
+// Something that can shrink. `shrink` gives back blocks of `mem` worth `want` bytes or as many as
 // it can, and returns how many that were; it must not take blocks, add or remove caches. It may be
 // called from any thread that takes memory.
 struct tachy_cache {
@@ -94,10 +94,10 @@ struct tachy_cache {
 };
 void tachy_memory_add_cache(struct tachy_memory *m, struct tachy_cache *c);
 void tachy_memory_remove_cache(struct tachy_memory *m, struct tachy_cache *c);
-// Asks the caches of a place for `want` bytes; what they gave.
+// Asks the caches of a kind for `want` bytes; what they gave.
 size_t tachy_memory_shrink(struct tachy_memory *m, enum tachy_mem mem, size_t want);
 
-// TACHY_ERR_NOMEM, logged as a take is, for who had `size` bytes counted that the place did not have.
+// TACHY_ERR_NOMEM, logged as a take is, for who had `size` bytes counted that the system did not have.
 int tachy_memory_short(struct tachy_memory *m, enum tachy_mem mem, enum tachy_memory_use use, size_t size);
 // For a run that ends by it: the last shortage as an error, with its figure. TACHY_ERR_LIMIT if it was the budget that had
 // no room, else TACHY_ERR_NOMEM; logs nothing if there was none.
@@ -114,7 +114,7 @@ struct tachy_memory_stats {
     uint64_t shortages; // takes that failed or needed a cache to shrink
 };
 void tachy_memory_read(struct tachy_memory *m, struct tachy_memory_stats *s);
-// "host: 38 MiB of 160 MiB (frames 35, results 3), peak 38 MiB", a line for each place that holds or
+// "host: 38 MiB of 160 MiB (frames 35, results 3), peak 38 MiB", a line for each kind that holds or
 // held anything. Free with tachy_free(); NULL when out of memory.
 char *tachy_memory_report(struct tachy_memory *m);
 

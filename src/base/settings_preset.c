@@ -1,6 +1,6 @@
 #include "base/base.h"
 #include "base/options.h"
-#include "base/place.h"
+#include "base/code_dir.h"
 #include "base/settings_priv.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 #include "cuda/saturate.h"
 
 #include "base/base.h"
+#include "base/side_by_side.h"
 
 enum {
     CALLS = 24,       // of a lane, timed
@@ -10,7 +11,6 @@ enum {
     MAX_LANES = 32,
 };
 static const size_t fill_bytes = (size_t)64 << 20;
-static const double gain_least = 1.02;
 
 struct bench {
     const struct tachy_cu *cu;
@@ -18,6 +18,7 @@ struct bench {
     const struct tachy_gpu_load *load;
     cuda_stream gate_stream;
     cuda_event gate, end[MAX_LANES];
+    int fills;           // that hold the lanes back
     cuda_address memory; // that is filled while the work is being queued
 };
 
@@ -85,20 +86,20 @@ static int one_try(struct bench *b, int n, int fills, double *fps, bool *late)
     return err;
 }
 
-// The better of two, each with the gate held until everything is queued. A host that is held up is late again and
+// Frames a second of n lanes. The better of two, each with the gate held until everything is queued. A host that is held up is late again and
 // again; it makes a rate lower, never higher.
-static int rate_of(struct bench *b, int n, int *fills, double *fps)
+static int rate_of(void *user, int n, double *fps)
 {
+    struct bench *b = user;
     int err = TACHY_OK;
-    *fps = 0;
     for (int round = 0; round < 2 && err == TACHY_OK; round++) {
         double rate;
         bool late = true;
         for (int i = 0; i < MOST_TRIES && late && err == TACHY_OK; i++) {
-            err = one_try(b, n, *fills, &rate, &late);
+            err = one_try(b, n, b->fills, &rate, &late);
             *fps = TACHY_MAX(*fps, rate);
-            if (late && *fills < MOST_FILLS)
-                *fills *= 2;
+            if (late && b->fills < MOST_FILLS)
+                b->fills *= 2;
         }
     }
     return err;
@@ -107,8 +108,7 @@ static int rate_of(struct bench *b, int n, int *fills, double *fps)
 int tachy_gpu_saturate(double *fps, int *best, struct tachy_device *d, const struct tachy_gpu_load *load,
                        const struct tachy_log *log)
 {
-    struct bench b = {.cu = d->cu, .log = log, .load = load};
-    int fills = FILLS;
+    struct bench b = {.cu = d->cu, .log = log, .load = load, .fills = FILLS};
     *fps = 0;
     if (!TACHY_CHECK(log, load->lanes >= 1 && load->lanes <= MAX_LANES && *best <= load->lanes))
         return TACHY_ERR_INVAL;
@@ -116,20 +116,8 @@ int tachy_gpu_saturate(double *fps, int *best, struct tachy_device *d, const str
     if (err < 0)
         return err;
     err = bench_open(&b);
-    if (err == TACHY_OK && *best > 0) {
-        err = rate_of(&b, *best, &fills, fps);
-    } else {
-        for (int n = 1; n <= load->lanes && err == TACHY_OK; n *= 2) {
-            double rate;
-            err = rate_of(&b, n, &fills, &rate);
-            bool gained = rate > *fps * gain_least;
-            if (gained)
-                *best = n;
-            *fps = TACHY_MAX(*fps, rate);
-            if (!gained)
-                break;
-        }
-    }
+    if (err == TACHY_OK)
+        err = tachy_side_by_side(best, fps, load->lanes, NULL, rate_of, &b);
     bench_close(&b);
     tachy_device_leave(d);
     return err;

@@ -1,6 +1,6 @@
 #include "engine/ep.h"
 
-#include "base/place.h"
+#include "base/code_dir.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

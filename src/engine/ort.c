@@ -1,7 +1,7 @@
 #include "engine/ep.h"
 
 #include "base/base.h"
-#include "base/place.h"
+#include "base/code_dir.h"
 
 #include <dlfcn.h>
 #include <jansson.h>

@@ -1,7 +1,7 @@
 #include "base/landlock.h"
 #include "base/options.h"
 #include "base/path.h"
-#include "base/place.h"
+#include "base/code_dir.h"
 #include "base/seccomp.h"
 #include "model/zoo.h"
 #include "source/source_ops.h"

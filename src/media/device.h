@@ -16,8 +16,8 @@ enum AVPixelFormat tachy_av_sw_format(const AVFrame *av);
 int tachy_frame_pool_open_gpu(tachy_frame_pool **out, struct tachy_gpu *g, enum tachy_pix format,
                               int width, int height);
 
-// The same in any place: pinned frames are the host's, laid out as the GPU's, which copies into them by itself. `g` is
-// not looked at for TACHY_HOST; TACHY_ERR_INVAL where another place has none.
+// The same in any memory: pinned frames are the host's, laid out as the GPU's, which copies into them by itself. `g` is
+// not looked at for TACHY_HOST; TACHY_ERR_INVAL where other memory has none.
 int tachy_frame_pool_open_mem(tachy_frame_pool **out, struct tachy_gpu *g, enum tachy_mem mem,
                                 enum tachy_pix format, int width, int height);
 

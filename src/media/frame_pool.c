@@ -116,7 +116,7 @@ static size_t shrink(void *user, size_t want)
 }
 
 // Where its frames count.
-static enum tachy_mem counted_place(const tachy_frame_pool *p)
+static enum tachy_mem counted_mem(const tachy_frame_pool *p)
 {
     return p->mem == TACHY_DEVICE ? tachy_mem_of_gpu(p->gpu->device.ordinal) : p->mem;
 }
@@ -124,7 +124,7 @@ static enum tachy_mem counted_place(const tachy_frame_pool *p)
 void tachy_frame_pool_account(tachy_frame_pool *p, struct tachy_memory *m)
 {
     p->memory = tachy_memory_ref(m);
-    p->cache = (struct tachy_cache){.mem = counted_place(p), .shrink = shrink, .user = p};
+    p->cache = (struct tachy_cache){.mem = counted_mem(p), .shrink = shrink, .user = p};
     tachy_memory_add_cache(m, &p->cache);
 }
 
@@ -137,7 +137,7 @@ static int new_share(tachy_frame_pool *p, struct share **out)
     struct share *s = calloc(1, sizeof(*s));
     if (!s)
         return TACHY_ERR_NOMEM;
-    int err = tachy_memory_reserve(p->memory, &s->block, counted_place(p), TACHY_MEMORY_FRAMES,
+    int err = tachy_memory_reserve(p->memory, &s->block, counted_mem(p), TACHY_MEMORY_FRAMES,
                                    tachy_frame_bytes(p->format, p->width, p->height));
     if (err < 0) {
         free(s);
@@ -147,7 +147,7 @@ static int new_share(tachy_frame_pool *p, struct share **out)
     return TACHY_OK;
 }
 
-// Memory for one more, which is counted already; where a card is full of what others have, caches are asked as well.
+// Memory for one more, which is counted already; where a GPU is full of what others have, caches are asked as well.
 static int new_frame(tachy_frame_pool *p, struct tachy_frame_full **out)
 {
     size_t bytes = tachy_frame_bytes(p->format, p->width, p->height);
@@ -155,9 +155,9 @@ static int new_frame(tachy_frame_pool *p, struct tachy_frame_full **out)
     int err = tachy_frame_alloc(out, p->format, p->width, p->height, p->gpu, p->mem, log);
     if (err != TACHY_ERR_NOMEM || !p->memory)
         return err;
-    if (tachy_memory_shrink(p->memory, counted_place(p), bytes))
+    if (tachy_memory_shrink(p->memory, counted_mem(p), bytes))
         err = tachy_frame_alloc(out, p->format, p->width, p->height, p->gpu, p->mem, log);
-    return err == TACHY_ERR_NOMEM ? tachy_memory_short(p->memory, counted_place(p), TACHY_MEMORY_FRAMES, bytes) : err;
+    return err == TACHY_ERR_NOMEM ? tachy_memory_short(p->memory, counted_mem(p), TACHY_MEMORY_FRAMES, bytes) : err;
 }
 
 int tachy_frame_pool_get(tachy_frame_pool *p, tachy_frame **out)

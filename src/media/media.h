@@ -1,6 +1,6 @@
 #pragma once
 #include "base/base.h"
-#include "media/place.h"
+#include "media/frame_mem.h"
 
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>

@@ -1,6 +1,6 @@
 #include "model/fetch_wheel.h"
 
-#include "base/place.h"
+#include "base/code_dir.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "pipeline/intake.h"
 
 #include "media/convert.h"
-#include "media/place.h"
+#include "media/frame_mem.h"
 #include "pipeline/pipeline.h"
 
 void pipeline_intake_init(struct pipeline_intake *in) { pthread_mutex_init(&in->lock, NULL); }

@@ -1,6 +1,7 @@
 #include "pipeline/light_priv.h"
 
 #include "base/cpu.h"
+#include "base/side_by_side.h"
 #include "pipeline/spans.h"
 #include "profile/prof.h"
 #include "sink/sink_ops.h"
@@ -391,24 +392,27 @@ void light_add_rate(struct tachy_light *l, int step, double rate)
         l->rate[step][l->nb[step]++] = rate;
 }
 
+struct encoders {
+    struct light_bench *b;
+    struct light_lane *lanes;
+};
+
+static int encoders_rate(void *user, int n, double *rate)
+{
+    const struct encoders *e = user;
+    int err;
+    *rate = rate_of(e->b, e->lanes, n, e->b->encode, &err);
+    return err;
+}
+
 // As many sessions of a device's encoders as give the most, or as it allows.
 static int measure_nvenc(struct light_bench *b, struct light_lane *lanes, int n, struct tachy_light *l)
 {
-    int *best = &l->copies[b->encode], err = TACHY_OK;
-    if (*best) {
-        light_add_rate(l, b->encode, rate_of(b, lanes, *best, b->encode, &err));
-        return err;
-    }
-    double most = 0;
-    for (int k = 1; k <= n; k *= 2) {
-        double rate = rate_of(b, lanes, k, b->encode, &err);
-        if (err < 0 || rate <= most * LIGHT_GAIN_LEAST)
-            break;
-        most = rate;
-        *best = k;
-    }
+    int *best = &l->copies[b->encode], before = *best;
+    double most;
+    int err = tachy_side_by_side(best, &most, n, NULL, encoders_rate, &(struct encoders){b, lanes});
     light_add_rate(l, b->encode, most);
-    return *best ? TACHY_OK : err;
+    return *best && !before ? TACHY_OK : err; // the GPU allows no more sessions
 }
 
 static int measure_encode(struct light_bench *b, struct light_lane *lanes, int n, struct tachy_light *l)

@@ -1,6 +1,7 @@
 #include "pipeline/light_priv.h"
 
 #include "base/clock.h"
+#include "base/side_by_side.h"
 #include "cuda/rates.h"
 #include "media/device.h"
 
@@ -25,6 +26,7 @@ struct link {
     tachy_frame *const *from; // the host's, which are only read; NULL: they go to the host
     uint64_t until_ns;
     struct link_lane lane[MOST_LANES];
+    int opened; // of them
 };
 
 static int copy(struct link_lane *l, int i, bool wait)
@@ -51,10 +53,8 @@ static void *lane_main(void *arg)
     return NULL;
 }
 
-// Pictures a second of the first n lanes.
-static int rate_of(struct link *k, int n, double seconds, double *rate)
+static int lanes_rate(struct link *k, int n, double seconds, double *rate)
 {
-    *rate = 0;
     k->until_ns = tachy_now_ns() + (uint64_t)(seconds * 1e9);
     int err = light_in_threads(k->lane, sizeof(k->lane[0]), n, lane_main);
     for (int i = 0; i < n && err == TACHY_OK; i++) {
@@ -79,6 +79,16 @@ static int open_lane(struct link *k, struct link_lane *l)
             err = tachy_frame_pool_get(k->here, &l->here[i]);
     }
     return err;
+}
+
+// Pictures a second of n lanes.
+static int rate_of(void *user, int n, double *rate)
+{
+    struct link *k = user;
+    int err = TACHY_OK;
+    while (k->opened < n && err == TACHY_OK)
+        err = open_lane(k, &k->lane[k->opened++]);
+    return err < 0 ? err : lanes_rate(k, n, light_seconds(k->b) / 8, rate);
 }
 
 static void close_link(struct link *k)
@@ -108,20 +118,14 @@ static int measure(struct light_bench *b, struct tachy_gpu *gpu, const tachy_fra
 {
     enum tachy_resource r = up ? TACHY_RESOURCE_TO_DEVICE : TACHY_RESOURCE_TO_HOST;
     struct link k = {.b = b, .gpu = gpu, .from = up ? b->frames : NULL};
-    double most = 0, rate = 0;
+    double most = 0;
+    int copies = 0;
     int err = tachy_frame_pool_open_mem(&k.there, gpu, TACHY_DEVICE, like->format, like->width, like->height);
     if (err == TACHY_OK && !up)
         err = tachy_frame_pool_open_mem(&k.here, gpu, like->mem, like->format, like->width, like->height);
-    for (int n = 1, opened = 0; n <= MOST_LANES && err == TACHY_OK; n *= 2) {
-        while (opened < n && err == TACHY_OK)
-            err = open_lane(&k, &k.lane[opened++]);
-        if (err == TACHY_OK)
-            err = rate_of(&k, n, light_seconds(b) / 8, &rate);
-        if (err < 0 || rate <= most * LIGHT_GAIN_LEAST)
-            break;
-        most = rate;
-        l->link_copies[r] = n;
-    }
+    if (err == TACHY_OK)
+        err = tachy_side_by_side(&copies, &most, MOST_LANES, NULL, rate_of, &k);
+    l->link_copies[r] = TACHY_DEF(copies, l->link_copies[r]);
     close_link(&k);
     if (err == TACHY_OK && most > 0)
         l->link_ms[r] += 1e3 / most;

@@ -7,7 +7,6 @@
 // Shared by the files that measure the light time.
 
 enum { LIGHT_FRAMES = 24, LIGHT_STREAMS = 8, LIGHT_LANES = 256 };
-#define LIGHT_GAIN_LEAST 1.02 // of more copies side by side, else they are too many
 
 // What a GPU does of the job.
 struct light_gpu {

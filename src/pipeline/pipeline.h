@@ -127,7 +127,7 @@ struct tachy_stream {
     int64_t mask;
     struct sched_stream sched; // what the bounds follow from
     struct sched_bounds bounds;
-    struct tachy_block held[TACHY_MAX_GPUS]; // of the pipeline's budget: decoded pictures, in each place they may be in
+    struct tachy_block held[TACHY_MAX_GPUS]; // of the pipeline's budget: decoded pictures, in each memory they may be in
     struct tachy_block results;              // and priv of items
 
     // Push.

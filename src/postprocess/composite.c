@@ -1,6 +1,6 @@
 #include "postprocess/chroma.h"
 
-#include "media/place.h"
+#include "media/frame_mem.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "preprocess/plan.h"
 
-#include "media/place.h"
+#include "media/frame_mem.h"
 #include "preprocess/tone.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 #include "preprocess/preprocess_cuda.h"
 
 #include "cuda/kernels.h"
-#include "media/place.h"
+#include "media/frame_mem.h"
 #include "preprocess/columns.h"
 #include "preprocess/plan.h"
 #include "preprocess/tone.h"

@@ -29,7 +29,7 @@ int tachy_preprocess_gpu_open(struct tachy_preprocess_gpu **out, const struct ta
 // passed. Extents: N, H, W, C or N, C, H, W; C may exceed the channels (padding), the elements behind
 // them are set to 0. Dense, or with strides between images, rows and channel planes. `placement`: n of
 // them, or NULL. Tables of the last 16 (format, size, colour, view) stay on the GPU.
-// Errors as tachy_preprocess_run(), and TACHY_ERR_EXTERNAL (the card failed); then some images may have
+// Errors as tachy_preprocess_run(), and TACHY_ERR_EXTERNAL (the GPU failed); then some images may have
 // been queued.
 int tachy_preprocess_gpu_run(struct tachy_preprocess_gpu *g, const struct tachy_preprocess_picture pictures[], int n,
                              const struct tachy_tensor *out, struct tachy_placement placement[]);

@@ -16,7 +16,7 @@ struct tachy_gpu_timer_params {
     struct tachy_device *device;   // retained; must outlive the timer
     cuda_stream stream;
     int depth;   // intervals that may be unfinished; 0: 256
-    bool copies; // its intervals are copies between host and card: a lane of their own kind, and no
+    bool copies; // its intervals are copies between host and GPU: a lane of their own kind, and no
                  // part of the derived figures
 };
 int tachy_gpu_timer_open(struct tachy_gpu_timer **out, const struct tachy_gpu_timer_params *p);

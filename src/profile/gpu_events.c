@@ -128,7 +128,7 @@ static void clock_take(struct tachy_gpu_timer *t)
     c->pending = false;
     double gpu = ns - (double)c->first.ticks, host = (double)(c->pending_ns - c->first.ns);
     double most = host * 2e-4 + (double)(max_slack_ns + c->slack_ns);
-    // A card that was busy may have let the event wait: such a pairing would bend the clock.
+    // A GPU that was busy may have let the event wait: such a pairing would bend the clock.
     // Two crystals differ by less than 200 ppm.
     if (gpu - host > most || host - gpu > most)
         return;

@@ -2,7 +2,7 @@
 
 #include "base/numeric.h"
 #include "media/filter.h"
-#include "media/place.h"
+#include "media/frame_mem.h"
 #include "sink/sink_ops.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 #include "test.h"
 
 #include "base/clock.h"
+#include "base/side_by_side.h"
 #include "cuda/device.h"
 #include "fakes/fake.h"
 #include "fakes/symbol.h"
@@ -451,9 +452,47 @@ TEST(figures_are_kept_by_key)
     tachy_free(path);
 }
 
+struct curve {
+    int cores, fails_from, measured;
+};
+
+// As many as there are cores give more; with more than that each takes a little from the others.
+static int curve_rate(void *user, int n, double *rate)
+{
+    struct curve *c = user;
+    c->measured++;
+    *rate = n <= c->cores ? 10.0 * n : 10.0 * c->cores - 0.1 * n;
+    return c->fails_from && n >= c->fails_from ? TACHY_ERR_UNSUPPORTED : TACHY_OK;
+}
+
+TEST(as_many_copies_as_give_the_most)
+{
+    static const int tries[] = {1, 3, 5, 7, 0};
+    static const struct {
+        int cores, fails_from, limit, before;
+        const int *tries;
+        int best, measured, err;
+    } cases[] = {
+        {1, 0, 32, 0, NULL, 1, 2, TACHY_OK},     {4, 0, 32, 0, NULL, 4, 4, TACHY_OK},
+        {100, 0, 16, 0, NULL, 16, 5, TACHY_OK},  {5, 0, 32, 0, tries, 5, 4, TACHY_OK},
+        {100, 0, 32, 0, tries, 7, 4, TACHY_OK},  {8, 0, 32, 2, NULL, 2, 1, TACHY_OK},
+        {100, 4, 32, 0, NULL, 2, 3, TACHY_ERR_UNSUPPORTED}, {100, 1, 32, 0, NULL, 0, 1, TACHY_ERR_UNSUPPORTED},
+    };
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(cases); i++) {
+        struct curve c = {cases[i].cores, cases[i].fails_from, 0};
+        int best = cases[i].before;
+        double most = -1;
+        CHECK_INT(tachy_side_by_side(&best, &most, cases[i].limit, cases[i].tries, curve_rate, &c), cases[i].err);
+        CHECK_INT(best, cases[i].best);
+        CHECK_INT(c.measured, cases[i].measured);
+        CHECK(most == 10.0 * best);
+    }
+}
+
 int main(void)
 {
-    static const struct test_case cases[] = {TEST_CASE(steps_of_a_device_are_measured_there),
+    static const struct test_case cases[] = {TEST_CASE(as_many_copies_as_give_the_most),
+                                             TEST_CASE(steps_of_a_device_are_measured_there),
                                              TEST_CASE(frames_of_a_group_are_measured_together),
                                              TEST_CASE(slow_steps_have_a_frame),
                                              TEST_CASE(the_busiest_resource_is_the_ratio),

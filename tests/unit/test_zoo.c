@@ -174,10 +174,10 @@ TEST(lists_and_finds)
     CHECK(strstr(warned, "broken.json")); // left out, with a warning
     CHECK_STR(said, "");
     json_t *list = json_loads(json, 0, NULL);
-    CHECK_INT(json_array_size(list), 9);
+    CHECK_INT(json_array_size(list), 10);
     CHECK_STR(json_string_value(json_object_get(json_array_get(list, 0), "name")), "selfie");
     CHECK_STR(json_string_value(json_object_get(json_array_get(list, 1), "name")), "selfie-landscape");
-    json_t *tiny = json_array_get(list, 8);
+    json_t *tiny = json_array_get(list, 9);
     CHECK_STR(json_string_value(json_object_get(tiny, "name")), "tiny");
     CHECK(json_is_false(json_object_get(tiny, "present")));
     json_decref(list);

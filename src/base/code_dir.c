@@ -1,4 +1,4 @@
-#include "base/place.h"
+#include "base/code_dir.h"
 
 #include "base/base.h"
 

@@ -3,7 +3,7 @@
 
 // Where a frame's pixels lie; without FFmpeg's types.
 
-// For all that a caller hands a frame, whose fields are public, before anything reads it: format, size, place, and
+// For all that a caller hands a frame, whose fields are public, before anything reads it: format, size, mem, and
 // planes that hold as many rows of as many samples. Else TACHY_ERR_INVAL with a sentence that begins with `who`.
 int tachy_frame_check(const tachy_frame *f, const struct tachy_log *log, const char *who);
 
