@@ -1,6 +1,7 @@
 #include "pipeline/light_priv.h"
 
 #include "base/clock.h"
+#include "base/side_by_side.h"
 #include "cuda/saturate.h"
 #include "sink/sink_ops.h"
 #include "source/source_ops.h"
@@ -10,7 +11,7 @@
 // The GPU's part of the light time: its decoders with as many sessions of the file as give the most, its
 // multiprocessors with as many streams as give the most.
 
-static const int tries[] = {1, 2, 4, 8, 14, 20, 28};
+static const int tries[] = {1, 2, 4, 8, 14, 20, 28, 0};
 enum { MOST_SESSIONS = 28 };
 static const double lead_in_s = 0.15, longest_s = 10;
 
@@ -84,11 +85,18 @@ static int in_threads(struct light_bench *b, int n, void *(*main)(void *))
     return err;
 }
 
-// Frames a second of n sessions together; 0 where the device has no room for so many. A loaded machine may need
+struct sessions {
+    struct light_bench *b;
+    double seconds, most; // the highest rate so far
+};
+
+// Frames a second of n sessions together, *rate is 0 before; 0 where the device has no room for so many. A loaded machine may need
 // longer for a first frame than it was given.
-static int sessions_rate(struct light_bench *b, int n, double seconds, double *rate)
+static int sessions_rate(void *user, int n, double *rate)
 {
-    *rate = 0;
+    const struct sessions *s = user;
+    struct light_bench *b = s->b;
+    double seconds = s->seconds;
     if (n > b->gpu.nb_sessions && in_threads(b, n, open_main) < 0)
         return TACHY_OK;
     b->gpu.nb_sessions = TACHY_MAX(b->gpu.nb_sessions, n);
@@ -103,26 +111,31 @@ static int sessions_rate(struct light_bench *b, int n, double seconds, double *r
     return err;
 }
 
+// As sessions_rate(), and once more if that is no gain: sessions that have just begun may have got in each other's way.
+static int sessions_gain(void *user, int n, double *rate)
+{
+    struct sessions *s = user;
+    double again = 0;
+    int err = sessions_rate(s, n, rate);
+    if (err == TACHY_OK && *rate > 0 && *rate < s->most)
+        err = sessions_rate(s, n, &again);
+    *rate = TACHY_MAX(*rate, again);
+    s->most = TACHY_MAX(s->most, *rate);
+    return err;
+}
+
 static int measure_decoders(struct light_bench *b, struct tachy_light *l)
 {
-    int *best = &l->copies[TACHY_STEP_DECODE], err = TACHY_OK;
-    double most = 0, rate = 0;
+    int *best = &l->copies[TACHY_STEP_DECODE], before = *best;
+    double most;
     if (!b->gpu.sessions && !(b->gpu.sessions = calloc(MOST_SESSIONS, sizeof(*b->gpu.sessions))))
         return TACHY_ERR_NOMEM;
     for (int i = 0; i < MOST_SESSIONS; i++)
         b->gpu.sessions[i].b = b;
     // Long enough for several frames of each session.
-    double seconds = light_seconds(b) / 2;
-    if (*best) {
-        err = sessions_rate(b, *best, seconds, &most);
-    } else {
-        for (size_t i = 0; i < TACHY_ARRAY_SIZE(tries) && err == TACHY_OK; i++) {
-            err = sessions_rate(b, tries[i], 2 * seconds, &rate);
-            if (rate <= most * LIGHT_GAIN_LEAST)
-                break;
-            most = rate;
-            *best = tries[i];
-        }
+    struct sessions s = {b, light_seconds(b) / (before ? 2 : 1), 0};
+    int err = tachy_side_by_side(best, &most, MOST_SESSIONS, tries, sessions_gain, &s);
+    if (!before) {
         for (int i = *best; i < MOST_SESSIONS; i++)
             tachy_source_close(&b->gpu.sessions[i].source);
         b->gpu.nb_sessions = *best;
