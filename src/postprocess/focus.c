@@ -14,7 +14,7 @@ static const double TILE = 1.34;    // a tile's extent, of what would just do
 static const double STEP = 1.3;     // how many there are, of what would just do
 static const double SAME = 0.3;     // of the smaller one's area that two have in common if they are one
 
-enum { LATEST = 15, EMPTY = 5, ALIGN = 8, TWINS = 2 };
+enum { LATEST = 15, EMPTY = 5, ALIGN = 8, TWINS = 2, EARLIEST = 1 };
 
 static double area(const struct tachy_focus_box *b)
 {
@@ -55,6 +55,7 @@ void tachy_focus_begin(struct tachy_focus *f, int width, int height)
     memset(f, 0, sizeof(*f)); // all bytes: they are saved
     f->width = width;
     f->height = height;
+    f->patience = EARLIEST;
 }
 
 // A person may reach beyond the frame.
@@ -77,7 +78,7 @@ bool tachy_focus_sound(const struct tachy_focus *f)
     const int longest = 1 << 30;
     if (f->width < 0 || f->height < 0 || f->nb < 0 || f->nb > TACHY_FOCUS_MOST || abs(f->wait) > longest ||
         abs(f->pause) > longest || f->looks < 0 || f->looks > longest || !isfinite(f->drift) || !is_bool(&f->crowd) ||
-        !is_bool(&f->fresh))
+        !is_bool(&f->fresh) || !is_bool(&f->early) || f->patience < EARLIEST || f->patience > LATEST)
         return false;
     for (int i = 0; i < f->nb; i++) {
         const struct tachy_focused *o = &f->one[i];
@@ -88,6 +89,16 @@ bool tachy_focus_sound(const struct tachy_focus *f)
 }
 
 void tachy_focus_cut(struct tachy_focus *f) { tachy_focus_begin(f, f->width, f->height); }
+
+void tachy_focus_hurry(struct tachy_focus *f)
+{
+    int since = f->pause - f->wait;
+    if (f->wait <= 0 || since < f->patience)
+        return;
+    f->pause = since;
+    f->wait = 0;
+    f->early = true;
+}
 
 bool tachy_focus_due(struct tachy_focus *f) { return f->wait-- <= 0; }
 
@@ -197,6 +208,10 @@ void tachy_focus_looked(struct tachy_focus *f)
     f->looks++;
     // As soon as the fastest may have moved so far that the view is too narrow.
     double soon = DRIFT * f->pause / TACHY_MAX(f->drift, 1e-3);
+    soon = TACHY_MIN(soon, 2 * f->pause); // who sways is slow for a moment
+    if (f->early)
+        f->patience = f->drift < DRIFT ? TACHY_MIN(2 * f->patience, LATEST) : EARLIEST;
+    f->early = false;
     f->pause = !f->nb ? EMPTY : f->fresh ? 1 : (int)TACHY_CLAMP(soon, 1, LATEST);
     f->wait = f->pause - 1; // this frame is one of them
     f->drift = 0;

@@ -29,6 +29,8 @@ struct tachy_focus {
     int pause;  // frames from the last look to the next
     double drift; // in this look: the largest movement since the last one, of a person's extents
     bool fresh;   // in this look: somebody is new
+    bool early;   // the next look is, see tachy_focus_hurry()
+    int patience; // least frames between a look and an early one
     int looks;  // since the beginning or the last cut
 };
 void tachy_focus_begin(struct tachy_focus *f, int width, int height);
@@ -39,6 +41,9 @@ void tachy_focus_cut(struct tachy_focus *f);
 
 // Once a frame, first: whether the caller is to look at it.
 bool tachy_focus_due(struct tachy_focus *f);
+// Before tachy_focus_due(), for a frame whose picture has changed at a view's edge: the next look is now, unless the last one
+// was a moment ago. Early looks that find nobody moved, for instance while the camera pans, become rarer.
+void tachy_focus_hurry(struct tachy_focus *f);
 // A look: for each of f->one its person, unless that is lost; then new people, of whom those that are known already are
 // ignored; then the end, after which what was lost is gone.
 void tachy_focus_saw(struct tachy_focus *f, int i, const struct tachy_focus_box *person);

@@ -32,6 +32,10 @@ static const double SHARP = 0.5, SURE = 0.8; // least sharpness of a detected pe
 static const double MERIT = 1.4;             // least sum of a detected person's score and sharpness
 static const double STABLE = 0.06;           // of the extents, a box's change that ends the refinement
 static const double ANOTHER = 0.7;           // share of a picture that has changed if it is another one
+static const double NEAR = 0.08;             // of a person's extents around it, where movement is no reason for an early look
+static const double LEAVES = 0.03;           // change of luma in a cell outside of that which is one
+static const double BEYOND = 0.02;           // of a view's extents, from its edge: who is there goes on beyond it
+static const double WIDER = 0.4;             // of its extents, around a view that somebody is leaving
 static const double CUT = 0.12;              // mean difference of luma between two frames that are of two scenes
 static const float GOOD = 0.7f, FAIR = 0.5f; // scores that make a search on smaller tiles superfluous
 
@@ -413,6 +417,24 @@ static int trust_mask(const struct look *l)
     return seen < 0 ? seen : TACHY_OK;
 }
 
+// Whether the person seems to go on beyond the view.
+static bool goes_on(const struct tachy_focus *plan, const struct tachy_focus_box *view, const struct tachy_focus_box *person)
+{
+    double x = BEYOND * (view->x1 - view->x0), y = BEYOND * (view->y1 - view->y0);
+    return (view->x0 > 0 && person->x0 < view->x0 + x) || (view->x1 < plan->width && person->x1 > view->x1 - x) ||
+           (view->y0 > 0 && person->y0 < view->y0 + y) || (view->y1 < plan->height && person->y1 > view->y1 - y);
+}
+
+// As see(), in the person's view; of somebody who has moved beyond its edge, in a wider one.
+static int see_followed(const struct look *l, const struct tachy_focused *o, struct tachy_focus_box *person, double *sharp)
+{
+    int seen = see(l, &o->view, person, sharp);
+    if (seen <= 0 || !goes_on(&l->s->plan, &o->view, person))
+        return seen;
+    const struct tachy_focus_box wider = tachy_focus_pad(&l->s->plan, &o->view, WIDER);
+    return see(l, &wider, person, sharp);
+}
+
 static int follow(const struct look *l)
 {
     struct tachy_focus *plan = &l->s->plan;
@@ -420,7 +442,7 @@ static int follow(const struct look *l)
     for (int i = 0; i < plan->nb && seen >= 0; i++) {
         struct tachy_focus_box person;
         double sharp;
-        seen = see(l, &plan->one[i].view, &person, &sharp);
+        seen = see_followed(l, &plan->one[i], &person, &sharp);
         if (seen > 0 && sharp >= SHARP)
             tachy_focus_saw(plan, i, &person);
     }
@@ -503,6 +525,31 @@ static bool may_have_come(struct focus_state *s)
     return s->more > 0 || s->since >= REST;
 }
 
+// Whether somebody may be about to leave a view: since the last look the picture has changed between the person and the view's
+// edge, or up to a cell beyond that.
+static bool may_leave(const struct focus_state *s, const struct tachy_focused *o)
+{
+    const struct tachy_signature *now = &s->before, *then = &s->watch.seen;
+    const struct tachy_focus_box near = tachy_focus_pad(&s->plan, &o->person, NEAR);
+    double sx = (double)s->plan.width / now->columns, sy = (double)s->plan.height / now->rows;
+    for (int i = 0; i < now->columns * now->rows; i++) {
+        double x = (i % now->columns + 0.5) * sx, y = (i / now->columns + 0.5) * sy;
+        bool in_view = x > o->view.x0 - sx && x < o->view.x1 + sx && y > o->view.y0 - sy && y < o->view.y1 + sy;
+        bool is_near = x > near.x0 && x < near.x1 && y > near.y0 && y < near.y1;
+        if (in_view && !is_near && abs(now->cell[i] - then->cell[i]) > LEAVES * TACHY_SIGNATURE_ONE)
+            return true;
+    }
+    return false;
+}
+
+static bool may_any_leave(const struct focus_state *s)
+{
+    bool any = false, same = s->watch.seen.columns == s->before.columns && s->watch.seen.rows == s->before.rows;
+    for (int i = 0; i < s->plan.nb && same; i++)
+        any |= may_leave(s, &s->plan.one[i]);
+    return any;
+}
+
 static int focus(struct focus *f, struct focus_worker *w, struct focus_state *s, struct tachy_item *item)
 {
     struct tachy_focus *plan = &s->plan;
@@ -514,6 +561,8 @@ static int focus(struct focus *f, struct focus_worker *w, struct focus_state *s,
     else if (cut)
         tachy_focus_cut(plan);
     s->since++;
+    if (may_any_leave(s))
+        tachy_focus_hurry(plan);
     if (tachy_focus_due(plan) && (!tachy_focus_nobody(plan) || may_have_come(s)))
         err = look(f, &l);
     if (item->reuse) // the whole result is another frame's

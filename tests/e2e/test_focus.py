@@ -74,6 +74,13 @@ class Focus(Case):
         self.assertEqual(len(masks), len(truths))
         return [(m & t).sum() / (m | t).sum() for m, t in zip(masks, truths)]
 
+    def test_who_sways_fast_stays_whole(self):
+        """A region that is looked at rarely, since somebody stood still, follows when the swaying begins."""
+        back = wall()
+        sway = [material(7, 0.8, 0.5 + 0.22 * np.sin(max(0, i - 12) * 0.35), back) for i in range(32)]
+        masks = self.masks(self.write("sway", [f for f, _ in sway]), "--focus", "auto")
+        self.assertGreater(min(self.iou(masks, [t for _, t in sway])), 0.94)
+
     def test_small_people_who_walk_and_a_cut(self):
         back = wall()
         walk = [material(20, 0.25, 0.1 + 0.006 * i, back) for i in range(18)]

@@ -58,6 +58,53 @@ TEST(a_region_rests_while_a_person_sways)
     CHECK(looks < 25); // they become rare
 }
 
+TEST(a_view_keeps_up_with_somebody_who_sways_fast)
+{
+    struct tachy_focus f;
+    struct tachy_rect part[TACHY_FOCUS_MOST + 1];
+    int looks = 0;
+    tachy_focus_begin(&f, W, H);
+    for (int t = 0; t < 100; t++) { // at either end a look finds hardly any movement
+        const struct tachy_focus_box b = person_at(640 + 60 * sin(t * 0.3), 400, 330, 400);
+        if (f.nb && fabs(b.x0 - f.one[0].person.x0) > 0.08 * 330)
+            tachy_focus_hurry(&f);
+        CHECK_INT(frame(&f, &b, part, &looks), 1);
+        CHECK(holds(&part[0], &b));
+    }
+    CHECK(looks < 75);
+}
+
+TEST(a_change_at_the_edge_brings_a_look)
+{
+    struct tachy_focus f;
+    struct tachy_rect part[TACHY_FOCUS_MOST + 1];
+    const struct tachy_focus_box b = person_at(640, 400, 100, 300), there = person_at(665, 400, 100, 300);
+    int looks = 0;
+    tachy_focus_begin(&f, W, H);
+    for (int t = 0; t < 60; t++)
+        frame(&f, &b, part, &looks);
+    int before = looks;
+    while (looks == before) // the next one is far off then
+        frame(&f, &b, part, &looks);
+    before = looks;
+    for (int t = 0; t < 3 && looks == before; t++) {
+        tachy_focus_hurry(&f);
+        frame(&f, &there, part, &looks);
+    }
+    CHECK_INT(looks, before + 1);
+    CHECK(holds(&part[0], &there));
+    // A camera that pans changes every frame: looks that find nobody moved become as rare as without.
+    before = looks;
+    for (int t = 0; t < 150; t++) {
+        tachy_focus_hurry(&f);
+        frame(&f, &there, part, &looks);
+    }
+    CHECK(looks - before < 24);
+    CHECK(tachy_focus_sound(&f));
+    f.patience = 0;
+    CHECK(!tachy_focus_sound(&f));
+}
+
 TEST(a_state_from_a_file_is_checked)
 {
     struct tachy_focus f, bad;
@@ -355,7 +402,8 @@ TEST(parts_are_joined_without_a_seam)
 }
 
 TEST_MAIN(TEST_CASE(a_region_rests_while_a_person_sways),
-          TEST_CASE(a_state_from_a_file_is_checked),
+          TEST_CASE(a_view_keeps_up_with_somebody_who_sways_fast),
+          TEST_CASE(a_change_at_the_edge_brings_a_look), TEST_CASE(a_state_from_a_file_is_checked),
           TEST_CASE(a_region_follows_who_walks),
           TEST_CASE(a_region_becomes_narrower_slowly_and_wider_at_once),
           TEST_CASE(only_a_person_who_fills_the_frame_is_the_whole_frame),
