@@ -126,6 +126,7 @@ struct tachy_card {
     struct tachy_card_decoder decoder[TACHY_MAX_DECODERS];
     int n_states, n_constants; // 0: every picture for itself; none
     struct tachy_card_state state[TACHY_MAX_STATES];
+    int warm_up; // runs of a first picture before the one whose results count, 0..8; only with states
     struct tachy_card_constant constant[TACHY_MAX_CONSTANTS];
 };
 

@@ -120,6 +120,9 @@ static void read_states(struct card_reader *r, json_t *root, struct tachy_card *
         read_state(r, json_array_get(list, i), &c->state[c->n_states++]);
         r->section = "";
     }
+    c->warm_up = card_whole(r, root, "warm_up", 0, 8, 0);
+    if (c->warm_up && !c->n_states)
+        card_bad(r, "warm_up", "is for networks with a `state`");
 }
 
 static void read_constant(struct card_reader *r, const char *name, json_t *v, struct tachy_card_constant *c)
@@ -256,7 +259,7 @@ static void read_card(struct card_reader *r, struct card_doc *d)
 {
     static const char *const known[] = {"version", "name",  "title", "task",  "network",
                                         "license", "file",  "sha256", "bytes", "homepage",
-                                        "notes",   "input", "output", "outputs", "state", "constants",
+                                        "notes",   "input", "output", "outputs", "state", "warm_up", "constants",
                                         "smaller", "sources"};
     struct tachy_card *c = &d->card;
     json_t *root = d->json;

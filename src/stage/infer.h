@@ -52,6 +52,7 @@ struct tachy_infer {
     bool automatic; // they ask for a choice (--model auto)
     bool by_shape; // each region is seen by the network whose input has its shape rather than the other's
     int nb_states; // of a recurrent model; 0: every picture for itself
+    int warm_up;   // its runs of a first picture before the one whose results count
     struct tachy_infer_state state[TACHY_MAX_STATES];
     char *model_dir; // copy of the setting
     struct tachy_engine_setup setup;

@@ -140,6 +140,7 @@ int infer_find_states(struct tachy_infer *s)
     const struct tachy_infer_net *net = &s->net[TACHY_INFER_FULL];
     bool known = true;
     s->nb_states = s->pretends ? 0 : net->card->n_states;
+    s->warm_up = net->card->warm_up;
     for (int k = 0; k < s->nb_states; k++) {
         const struct tachy_card_state *from = &net->card->state[k];
         struct tachy_infer_state *io = &s->state[k];

@@ -122,7 +122,7 @@ void infer_open_by_shape(struct tachy_infer *in);
 
 // The first state's elements into host memory.
 void infer_state_begin(void *data, const struct tachy_infer_state *io);
-size_t infer_state_bytes(const struct tachy_infer *in); // of one region's states
+size_t infer_state_bytes(const struct tachy_infer *in); // of one region's states and its warm_up, as saved
 int infer_state_open(struct tachy_stage *st, void **state);
 void infer_state_close(void *state);
 void infer_state_reset(void *state, int region);

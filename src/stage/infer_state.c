@@ -11,6 +11,7 @@ struct infer_state {
     int eyes;
     struct state_eye {
         void *now[TACHY_MAX_STATES], *next[TACHY_MAX_STATES];
+        int32_t warm_up; // runs of the next picture before the one that counts
     } eye[TACHY_MAX_EYES];
 };
 
@@ -28,6 +29,7 @@ void infer_state_reset(void *state, int eye)
     struct infer_state *st = state;
     for (int i = 0; i < st->in->nb_states; i++)
         infer_state_begin(st->eye[eye].now[i], &st->in->state[i]);
+    st->eye[eye].warm_up = st->in->warm_up;
 }
 
 void infer_state_close(void *state)
@@ -72,10 +74,9 @@ int infer_state_open(struct tachy_stage *stage, void **state)
     return TACHY_OK;
 }
 
-// Bytes of an eye's states.
 size_t infer_state_bytes(const struct tachy_infer *in)
 {
-    size_t n = 0;
+    size_t n = sizeof(int32_t);
     for (int i = 0; i < in->nb_states; i++)
         n += tachy_tensor_bytes(&in->state[i].spec);
     return n;
@@ -89,6 +90,8 @@ int infer_state_save(const void *state, void **data, size_t *size)
     if (!to)
         return TACHY_ERR_NOMEM;
     for (int e = 0; e < st->eyes; e++) {
+        memcpy(to, &st->eye[e].warm_up, sizeof(int32_t));
+        to += sizeof(int32_t);
         for (int i = 0; i < st->in->nb_states; i++) {
             size_t n = tachy_tensor_bytes(&st->in->state[i].spec);
             memcpy(to, st->eye[e].now[i], n);
@@ -105,6 +108,8 @@ int infer_state_load(void *state, const void *data, size_t size)
     if (size != (size_t)st->eyes * infer_state_bytes(st->in))
         return TACHY_ERR_FORMAT;
     for (int e = 0; e < st->eyes; e++) {
+        memcpy(&st->eye[e].warm_up, from, sizeof(int32_t));
+        from += sizeof(int32_t);
         for (int i = 0; i < st->in->nb_states; i++) {
             size_t n = tachy_tensor_bytes(&st->in->state[i].spec);
             memcpy(st->eye[e].now[i], from, n);
@@ -114,11 +119,9 @@ int infer_state_load(void *state, const void *data, size_t size)
     return TACHY_OK;
 }
 
-int infer_state_run(struct infer_engine *engine, void *state, int region)
+static int run_once(struct infer_engine *engine, const struct infer_state *st, struct state_eye *e)
 {
-    struct infer_state *st = state;
     struct infer_tensors *t = &engine->tensors;
-    struct state_eye *e = &st->eye[region];
     for (int i = 0; i < st->in->nb_states; i++) {
         t->in[st->in->state[i].in].data = e->now[i];
         t->out[st->in->state[i].out].data = e->next[i];
@@ -130,4 +133,14 @@ int infer_state_run(struct infer_engine *engine, void *state, int region)
         e->next[i] = old;
     }
     return err;
+}
+
+int infer_state_run(struct infer_engine *engine, void *state, int region)
+{
+    struct infer_state *st = state;
+    struct state_eye *e = &st->eye[region];
+    int err = TACHY_OK;
+    for (; e->warm_up > 0 && err == TACHY_OK; e->warm_up--)
+        err = run_once(engine, st, e);
+    return err == TACHY_OK ? run_once(engine, st, e) : err;
 }

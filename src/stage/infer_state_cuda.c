@@ -17,6 +17,7 @@ struct infer_state_cuda {
     struct gpu_state_eye {
         cuda_address now[TACHY_MAX_STATES], next[TACHY_MAX_STATES];
         bool begins; // the next run's is the first state
+        int32_t warm_up; // runs of the next picture before the one that counts
     } eye[TACHY_MAX_EYES];
 };
 
@@ -122,7 +123,11 @@ void infer_state_cuda_close(struct infer_state_cuda **state)
     free(st);
 }
 
-void infer_state_cuda_reset(struct infer_state_cuda *st, int eye) { st->eye[eye].begins = true; }
+void infer_state_cuda_reset(struct infer_state_cuda *st, int eye)
+{
+    st->eye[eye].begins = true;
+    st->eye[eye].warm_up = st->c->infer.warm_up;
+}
 
 // Queues the first state of an eye that begins. The context is current.
 static int begin(struct infer_state_cuda *st, struct gpu_state_eye *e)
@@ -152,6 +157,8 @@ int infer_state_cuda_save(struct infer_state_cuda *st, void *data)
         return err;
     for (int e = 0; e < st->eyes && err == TACHY_OK; e++) {
         err = begin(st, &st->eye[e]);
+        memcpy(to, &st->eye[e].warm_up, sizeof(int32_t));
+        to += sizeof(int32_t);
         for (int i = 0; i < st->c->infer.nb_states && err == TACHY_OK; i++) {
             err = failed(st, cu->copy_to_host_async(to, st->eye[e].now[i], bytes_of(st, i), st->stream), "a copy");
             to += bytes_of(st, i);
@@ -171,6 +178,8 @@ int infer_state_cuda_load(struct infer_state_cuda *st, const void *data)
         return err;
     for (int e = 0; e < st->eyes && err == TACHY_OK; e++) {
         st->eye[e].begins = false;
+        memcpy(&st->eye[e].warm_up, from, sizeof(int32_t));
+        from += sizeof(int32_t);
         for (int i = 0; i < st->c->infer.nb_states && err == TACHY_OK; i++) {
             err = failed(st, cu->copy_to_device_async(st->eye[e].now[i], from, bytes_of(st, i), st->stream), "a copy");
             from += bytes_of(st, i);
@@ -196,25 +205,29 @@ static int move(struct infer_state_cuda *st, struct task_device *to)
     return err;
 }
 
-int infer_state_cuda_run(struct device_group *p, struct infer_state_cuda *st)
+static int run_once(struct device_group *p, const struct infer_state_cuda *st, struct gpu_state_eye *e)
 {
-    struct gpu_state_eye *e = &st->eye[p->region];
     struct infer_there *size = infer_part_of(p->g, p->kind);
-    int err = st->device == p->g->device ? TACHY_OK : move(st, p->g->device);
-    if (err == TACHY_OK)
-        err = begin(st, e);
     for (int i = 0; i < st->c->infer.nb_states; i++) {
         size->all_in[st->c->infer.state[i].in].data = (void *)(uintptr_t)e->now[i];
         size->all_out[st->c->infer.state[i].out].data = (void *)(uintptr_t)e->next[i];
     }
-    if (err == TACHY_OK) {
-        infer_cuda_queue_models(p);
-        err = *p->err;
-    }
-    for (int i = 0; i < st->c->infer.nb_states && err == TACHY_OK; i++) {
+    infer_cuda_queue_models(p);
+    for (int i = 0; i < st->c->infer.nb_states && *p->err == TACHY_OK; i++) {
         cuda_address old = e->now[i];
         e->now[i] = e->next[i];
         e->next[i] = old;
     }
-    return err;
+    return *p->err;
+}
+
+int infer_state_cuda_run(struct device_group *p, struct infer_state_cuda *st)
+{
+    struct gpu_state_eye *e = &st->eye[p->region];
+    int err = st->device == p->g->device ? TACHY_OK : move(st, p->g->device);
+    if (err == TACHY_OK)
+        err = begin(st, e);
+    for (; e->warm_up > 0 && err == TACHY_OK; e->warm_up--)
+        err = run_once(p, st, e);
+    return err == TACHY_OK ? run_once(p, st, e) : err;
 }

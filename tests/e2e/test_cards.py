@@ -111,7 +111,8 @@ def loop(path, card, frames, plate):
     state = {s["input"]: np.zeros([1, 1, 1, 1] if card["name"] in FREE else session.get_inputs()[[
         i.name for i in session.get_inputs()].index(s["input"])].shape, np.float32) for s in card.get("state", [])}
     masks = []
-    for f in frames:
+    warm_up = card.get("warm_up", 0)
+    for f in [*[frames[0]] * warm_up, *frames]:
         feed = {at["name"]: prepared(card, f), **state,
                 **{k: np.array([v], np.float32) for k, v in card.get("constants", {}).items()}}
         if "plate" in at:
@@ -120,7 +121,7 @@ def loop(path, card, frames, plate):
         state = {s["input"]: got[s["output"]] for s in card.get("state", [])}
         mask = got[wanted][0, card["output"].get("channel", 0)]
         masks.append(255 / (1 + np.exp(-mask)) if card["output"]["meaning"] == "logit" else mask * 255)
-    return np.stack(masks)
+    return np.stack(masks[warm_up:])
 
 
 class Cards(common.Case):

@@ -25,7 +25,7 @@ static const char good[] =
     "\"mean\":[1,2.5,3],\"std\":2,\"pad\":114},"
     "\"output\":{\"name\":\"mask\",\"meaning\":\"softmax\",\"channel\":1,\"layout\":\"nhwc\","
     "\"width\":160,\"height\":90},"
-    "\"state\":[{\"input\":\"h0\",\"output\":\"h1\",\"shape\":[1,8,4],\"start\":0.5}],\"constants\":{\"ratio\":0.25,\"pair\":[1,-2]},"
+    "\"state\":[{\"input\":\"h0\",\"output\":\"h1\",\"shape\":[1,8,4],\"start\":0.5}],\"warm_up\":3,\"constants\":{\"ratio\":0.25,\"pair\":[1,-2]},"
     "\"sources\":[{\"url\":\"https://example.org/mine.onnx\"},"
     "{\"wheel\":{\"package\":\"p\",\"version\":\"1.0\",\"file\":\"p-1.0-py3-none-any.whl\","
     "\"sha256\":\"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\","
@@ -64,6 +64,7 @@ TEST(reads_every_key)
     CHECK(c->state[0].start == 0.5f);
     CHECK_INT(c->state[0].rank, 3);
     CHECK_INT(c->state[0].shape[1], 8);
+    CHECK_INT(c->warm_up, 3);
     CHECK_INT(c->n_constants, 2);
     CHECK_STR(c->constant[0].input, "ratio");
     CHECK(c->constant[0].n == 1 && c->constant[0].value[0] == 0.25f);
@@ -153,6 +154,7 @@ static const struct {
     {"[1,8,4]", "[1,0,4]", "`state[0].shape` must be extents from 1"},
     {"[1,8,4]", "[]", "`state[0].shape` must be an array of 1 to 8"},
     {"\"start\":0.5", "\"start\":null", "`state[0].start` must be a number"},
+    {"\"warm_up\":3", "\"warm_up\":9", "`warm_up` must be a whole number from 0 to 8"},
     {"\"ratio\":0.25", "\"ratio\":\"x\"", "`constants.ratio` must be a number"},
     {"\"pair\":[1,-2]", "\"pair\":[]", "`constants.pair` must have 1 to 16 numbers"},
     {"\"ratio\":0.25", "\"a\":1,\"b\":1,\"c\":1,\"d\":1", "`constants` may have at most 4"},
