@@ -597,8 +597,10 @@ TEST(states_are_saved_and_loaded)
         open_bench(&b, eyes);
         const struct tachy_stage_ops *ops = b.model->ops;
         CHECK_INT(ops->state_save(b.state, &data[0], &size[0]), TACHY_OK);
-        CHECK_INT(size[0], (8 + 16) * sizeof(float) * (size_t)eyes);
-        const float *f = data[0]; // as the host's: zeros, then the start of the other
+        CHECK_INT(size[0], (sizeof(int32_t) + (8 + 16) * sizeof(float)) * (size_t)eyes);
+        const int32_t *warm_up = data[0]; // as the host's: none, zeros, then the start of the other
+        const float *f = (const float *)(warm_up + 1);
+        CHECK_INT(*warm_up, 0);
         CHECK(f[0] == 0 && f[7] == 0 && f[8] == START && f[23] == START);
         for (int i = 0; i < 7; i++)
             step(&b, b.state, i, false, one);
