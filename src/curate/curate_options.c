@@ -6,7 +6,7 @@ const struct tachy_option tachy_curate_options[] = {
     {"curate.keep", "keep", 0, TACHY_OPT_STRING, .arg = "EXPRESSION", .group = "Curate", .verbs = TACHY_VERB_CURATE,
      .help = "frames for which this holds are marked as kept: \"detect >= 1 and detect.score > 0.8\""},
     {"curate.to", "to", 0, TACHY_OPT_LIST, .arg = "FORM,...", .group = "Curate", .verbs = TACHY_VERB_CURATE,
-     .help = "further forms of the kept frames' results: csv, sqlite, coco, yolo, webdataset, folders, captions"},
+     .help = "further forms of the kept frames' results: csv, sqlite, parquet, page, coco, yolo, webdataset, folders, captions"},
     {"curate.sample", "sample", 0, TACHY_OPT_INT, "0", .max = 1e9, .group = "Curate", .verbs = TACHY_VERB_CURATE,
      .help = "a trial: so many of the inputs, evenly out of the list; 0: all"},
     {"curate.shard", "shard", 0, TACHY_OPT_STRING, .arg = "K/N", .group = "Curate", .verbs = TACHY_VERB_CURATE,

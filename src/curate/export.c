@@ -7,7 +7,8 @@
 #include <stdlib.h>
 
 static const struct curate_format *const formats[] = {
-    &curate_csv, &curate_coco, &curate_yolo, &curate_folders, &curate_captions, &curate_webdataset,
+    &curate_csv, &curate_parquet_files, &curate_page, &curate_coco, &curate_yolo, &curate_folders, &curate_captions,
+    &curate_webdataset,
 #if HAVE_SQLITE
     &curate_sqlite,
 #endif
@@ -25,6 +26,17 @@ void curate_box(const json_t *region, double box[4])
     box[3] = fabs(v[2] * sin(turn)) + fabs(v[3] * cos(turn));
     box[0] = v[0] - box[2] / 2;
     box[1] = v[1] - box[3] / 2;
+}
+
+const json_t *curate_best(const json_t *regions)
+{
+    const json_t *best = NULL;
+    json_t *r;
+    size_t i;
+    json_array_foreach(regions, i, r)
+        if (!best || json_number_value(json_object_get(r, "score")) > json_number_value(json_object_get(best, "score")))
+            best = r;
+    return best;
 }
 
 static int find(const char *name, size_t n)

@@ -32,10 +32,13 @@ int curate_place_file(const char *from, const char *to, const struct tachy_log *
 
 // The regions of a task in a frame's line; NULL: none.
 json_t *curate_regions(json_t *frame, const char *task);
+// The region with the highest score; NULL: none.
+const json_t *curate_best(const json_t *regions);
 // The upright rectangle around a region, in frame pixels: left, top, width, height.
 void curate_box(const json_t *region, double box[4]);
 
-extern const struct curate_format curate_csv, curate_coco, curate_yolo, curate_folders, curate_captions, curate_webdataset;
+extern const struct curate_format curate_csv, curate_parquet_files, curate_page, curate_coco, curate_yolo, curate_folders,
+    curate_captions, curate_webdataset;
 #if HAVE_SQLITE
 extern const struct curate_format curate_sqlite;
 #endif

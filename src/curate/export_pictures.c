@@ -195,17 +195,6 @@ const struct curate_format curate_yolo = {.name = "yolo", .pictures = true, .ope
 
 // ---- A folder per class: folders/TASK/LABEL/NAME.jpg, by the best region of each task
 
-static const json_t *best_of(const json_t *regions)
-{
-    const json_t *best = NULL;
-    json_t *r;
-    size_t i;
-    json_array_foreach(regions, i, r)
-        if (!best || json_number_value(json_object_get(r, "score")) > json_number_value(json_object_get(best, "score")))
-            best = r;
-    return best;
-}
-
 static int place(const struct pictures *p, const char *task, const char *label, const char *picture)
 {
     char safe[128], *folder, *from, *to;
@@ -232,7 +221,7 @@ static int folders_frame(void *priv, json_t *frame)
     json_t *v;
     int err = TACHY_OK;
     json_object_foreach(p->x->tasks, task, v) {
-        const json_t *best = best_of(curate_regions(frame, task));
+        const json_t *best = curate_best(curate_regions(frame, task));
         const char *label = json_string_value(json_object_get(best, "label"));
         if (picture && err == TACHY_OK && curate_regions(frame, task))
             err = place(p, task, !best ? "none" : label ? label : task, picture);

@@ -1,4 +1,5 @@
 #include "curate/export.h"
+#include "curate/parquet.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,35 +8,32 @@
 #include <sqlite3.h>
 #endif
 
-// Two tables, as CSV files or in one SQLite file. frames has a row per frame: what is known of it, and for each task how many
+// Two tables, as CSV or Parquet files or in one SQLite file. frames has a row per frame: what is known of it, and for each task how many
 // regions it found and its named values. regions has a row per region.
 
-enum type { INTEGER, REAL, TEXT };
-struct column {
-    const char *name;
-    enum type type;
+static const struct curate_column frame_columns[] = {
+    {"file", CURATE_STRING}, {"frame", CURATE_INTEGER}, {"time", CURATE_REAL}, {"width", CURATE_INTEGER},
+    {"height", CURATE_INTEGER}, {"picture", CURATE_STRING},
 };
-
-static const struct column frame_columns[] = {
-    {"file", TEXT}, {"frame", INTEGER}, {"time", REAL}, {"width", INTEGER}, {"height", INTEGER}, {"picture", TEXT},
-};
-static const struct column region_columns[] = {
-    {"file", TEXT}, {"frame", INTEGER}, {"task", TEXT}, {"region", INTEGER}, {"track", INTEGER}, {"class", INTEGER}, {"label", TEXT},
-    {"score", REAL}, {"x", REAL}, {"y", REAL}, {"w", REAL}, {"h", REAL}, {"angle", REAL}, {"points", TEXT}, {"values", TEXT},
-    {"embedding", TEXT},
+static const struct curate_column region_columns[] = {
+    {"file", CURATE_STRING}, {"frame", CURATE_INTEGER}, {"task", CURATE_STRING}, {"region", CURATE_INTEGER},
+    {"track", CURATE_INTEGER}, {"class", CURATE_INTEGER}, {"label", CURATE_STRING}, {"score", CURATE_REAL}, {"x", CURATE_REAL},
+    {"y", CURATE_REAL}, {"w", CURATE_REAL}, {"h", CURATE_REAL}, {"angle", CURATE_REAL}, {"points", CURATE_STRING},
+    {"values", CURATE_STRING}, {"embedding", CURATE_STRING},
 };
 enum { FRAMES, REGIONS, TABLES };
 static const char *const table_names[] = {"frames", "regions"};
 
 struct tables {
     const struct curate_export *x;
-    struct column *column[TABLES];
+    struct curate_column *column[TABLES];
     int n[TABLES];
     char **names; // of the columns of frames that the data has, owned
     int nb_names;
     json_t **cell; // of the row that is being made, owned; NULL: no value
     int (*row)(struct tables *t, int table);
     FILE *file[TABLES];
+    struct curate_parquet *parquet[TABLES];
     char *path[TABLES], *part[TABLES];
 #if HAVE_SQLITE
     sqlite3 *db;
@@ -49,10 +47,10 @@ static int add_columns(struct tables *t)
     size_t fixed = TACHY_ARRAY_SIZE(frame_columns), most = fixed + json_object_size(x->tasks) + json_object_size(x->columns);
     const char *key;
     json_t *v;
-    t->column[FRAMES] = calloc(most + 1, sizeof(struct column));
+    t->column[FRAMES] = calloc(most + 1, sizeof(struct curate_column));
     t->names = calloc(most + 1, sizeof(*t->names));
     t->cell = calloc(TACHY_MAX(most, TACHY_ARRAY_SIZE(region_columns)) + 1, sizeof(json_t *));
-    t->column[REGIONS] = (struct column *)(uintptr_t)region_columns;
+    t->column[REGIONS] = (struct curate_column *)(uintptr_t)region_columns;
     if (!t->column[FRAMES] || !t->names || !t->cell)
         return TACHY_ERR_NOMEM;
     memcpy(t->column[FRAMES], frame_columns, sizeof(frame_columns));
@@ -60,11 +58,11 @@ static int add_columns(struct tables *t)
     t->n[REGIONS] = TACHY_ARRAY_SIZE(region_columns);
     json_object_foreach(x->tasks, key, v) {
         t->names[t->nb_names++] = tachy_asprintf("%s.count", key);
-        t->column[FRAMES][t->n[FRAMES]++] = (struct column){t->names[t->nb_names - 1], INTEGER};
+        t->column[FRAMES][t->n[FRAMES]++] = (struct curate_column){t->names[t->nb_names - 1], CURATE_INTEGER};
     }
     json_object_foreach(x->columns, key, v) {
         t->names[t->nb_names++] = tachy_asprintf("%s", key);
-        t->column[FRAMES][t->n[FRAMES]++] = (struct column){t->names[t->nb_names - 1], REAL};
+        t->column[FRAMES][t->n[FRAMES]++] = (struct curate_column){t->names[t->nb_names - 1], CURATE_REAL};
     }
     for (int i = 0; i < t->nb_names; i++)
         if (!t->names[i])
@@ -118,12 +116,12 @@ static int put_frame(struct tables *t, json_t *frame)
     for (size_t i = 0; i < fixed; i++)
         t->cell[i] = json_incref(json_object_get(frame, frame_columns[i].name));
     for (int i = (int)fixed; i < t->n[FRAMES]; i++) {
-        const struct column *c = &t->column[FRAMES][i];
+        const struct curate_column *c = &t->column[FRAMES][i];
         char task[64];
         size_t n = strcspn(c->name, ".");
         snprintf(task, sizeof(task), "%.*s", (int)n, c->name);
         json_t *of = json_object_get(frame, task), *regions = json_object_get(of, "regions");
-        t->cell[i] = c->type == REAL ? json_incref(json_object_get(json_object_get(of, "values"), c->name + n + 1))
+        t->cell[i] = c->type == CURATE_REAL ? json_incref(json_object_get(json_object_get(of, "values"), c->name + n + 1))
                                      : regions ? json_integer((json_int_t)json_array_size(regions)) : NULL;
     }
     return put_row(t, FRAMES);
@@ -170,6 +168,45 @@ static int open_tables(const struct curate_export *x, struct tables **out)
     return err;
 }
 
+// ---- A file per table
+
+static int close_files(void *priv, bool ok)
+{
+    struct tables *t = priv;
+    int err = TACHY_OK;
+    for (int i = 0; i < TABLES; i++) {
+        bool whole = t->file[i] && fclose(t->file[i]) == 0 && ok;
+        if (!whole && t->part[i])
+            unlink(t->part[i]);
+        else if (whole && rename(t->part[i], t->path[i]) < 0)
+            whole = false;
+        if (ok && !whole && err == TACHY_OK)
+            err = tachy_fail(t->x->log, TACHY_ERR_IO, "%s: cannot be written: %s", t->path[i], strerror(errno));
+    }
+    free_tables(t);
+    return err;
+}
+
+// *out: NULL after an error.
+static int open_files(const struct curate_export *x, const char *tail, struct tables **out)
+{
+    int err = open_tables(x, out);
+    struct tables *t = *out;
+    for (int i = 0; i < TABLES && err == TACHY_OK; i++) {
+        t->path[i] = tachy_asprintf("%s/%s.%s", x->dir, table_names[i], tail);
+        t->part[i] = tachy_asprintf("%s/%s.%s.part", x->dir, table_names[i], tail);
+        t->file[i] = t->path[i] && t->part[i] ? fopen(t->part[i], "w") : NULL;
+        if (!t->file[i])
+            err = tachy_fail(x->log, tachy_err_from_errno(errno), "%s/%s.%s: cannot be written: %s", x->dir, table_names[i], tail,
+                             strerror(errno));
+    }
+    if (err < 0 && t) {
+        close_files(t, false);
+        *out = NULL;
+    }
+    return err;
+}
+
 // ---- CSV (RFC 4180)
 
 static void csv_text(FILE *f, const char *s)
@@ -205,46 +242,60 @@ static int csv_row(struct tables *t, int table)
     return ferror(f) ? tachy_fail(t->x->log, TACHY_ERR_IO, "%s: cannot be written", t->path[table]) : TACHY_OK;
 }
 
-static int csv_close(void *priv, bool ok)
+static int csv_open(const struct curate_export *x, void **priv)
+{
+    struct tables *t;
+    int err = open_files(x, "csv", &t);
+    for (int i = 0; i < TABLES && err == TACHY_OK; i++) {
+        t->row = csv_row;
+        for (int k = 0; k < t->n[i]; k++)
+            fprintf(t->file[i], "%s%s%s", k ? "," : "", t->column[i][k].name, k + 1 == t->n[i] ? "\n" : "");
+    }
+    *priv = t;
+    return err;
+}
+
+const struct curate_format curate_csv = {.name = "csv", .open = csv_open, .frame = table_frame, .close = close_files};
+
+// ---- Parquet
+
+static int parquet_failed(const struct tables *t, int table, int err)
+{
+    return err == TACHY_ERR_IO ? tachy_fail(t->x->log, err, "%s: cannot be written: %s", t->path[table], strerror(errno)) : err;
+}
+
+static int parquet_row(struct tables *t, int table) { return parquet_failed(t, table, curate_parquet_row(t->parquet[table], t->cell)); }
+
+static int parquet_close(void *priv, bool ok)
 {
     struct tables *t = priv;
     int err = TACHY_OK;
     for (int i = 0; i < TABLES; i++) {
-        bool whole = t->file[i] && fclose(t->file[i]) == 0 && ok;
-        if (!whole && t->part[i])
-            unlink(t->part[i]);
-        else if (whole && rename(t->part[i], t->path[i]) < 0)
-            whole = false;
-        if (ok && !whole && err == TACHY_OK)
-            err = tachy_fail(t->x->log, TACHY_ERR_IO, "%s: cannot be written: %s", t->path[i], strerror(errno));
+        if (ok && err == TACHY_OK)
+            err = parquet_failed(t, i, curate_parquet_finish(t->parquet[i]));
+        curate_parquet_free(t->parquet[i]);
     }
-    free_tables(t);
-    return err;
+    int closed = close_files(t, ok && err == TACHY_OK);
+    return err < 0 ? err : closed;
 }
 
-static int csv_open(const struct curate_export *x, void **priv)
+static int parquet_open(const struct curate_export *x, void **priv)
 {
     struct tables *t;
-    int err = open_tables(x, &t);
-    if (err < 0)
-        return err;
-    t->row = csv_row;
+    int err = open_files(x, "parquet", &t);
     for (int i = 0; i < TABLES && err == TACHY_OK; i++) {
-        t->path[i] = tachy_asprintf("%s/%s.csv", x->dir, table_names[i]);
-        t->part[i] = tachy_asprintf("%s/%s.csv.part", x->dir, table_names[i]);
-        t->file[i] = t->path[i] && t->part[i] ? fopen(t->part[i], "w") : NULL;
-        if (!t->file[i])
-            err = tachy_fail(x->log, tachy_err_from_errno(errno), "%s/%s.csv: cannot be written: %s", x->dir, table_names[i], strerror(errno));
-        for (int k = 0; k < t->n[i] && err == TACHY_OK; k++)
-            fprintf(t->file[i], "%s%s%s", k ? "," : "", t->column[i][k].name, k + 1 == t->n[i] ? "\n" : "");
+        t->row = parquet_row;
+        err = parquet_failed(t, i, curate_parquet_open(&t->parquet[i], t->file[i], t->column[i], t->n[i]));
     }
-    if (err < 0)
-        csv_close(t, false);
-    *priv = err < 0 ? NULL : t;
+    if (err < 0 && t) {
+        parquet_close(t, false);
+        t = NULL;
+    }
+    *priv = t;
     return err;
 }
 
-const struct curate_format curate_csv = {.name = "csv", .open = csv_open, .frame = table_frame, .close = csv_close};
+const struct curate_format curate_parquet_files = {.name = "parquet", .open = parquet_open, .frame = table_frame, .close = parquet_close};
 
 // ---- SQLite
 

@@ -1,18 +1,23 @@
 """tachy curate: several tasks over one decoding, conditions, filters, resume after any end."""
 import contextlib
 import csv
+import html
 import io
 import json
 import random
+import re
 import shutil
 import signal
 import sqlite3
 import subprocess
 import tarfile
 import time
+import unittest
 
 import cv2
+import duckdb
 import numpy as np
+import pyarrow.parquet
 from pycocotools.coco import COCO
 
 import common
@@ -227,6 +232,92 @@ class Curate(common.Case):
         self.assertEqual(rows, [(x["frame"], r["label"], r["score"], r["box"][2]) for x in got for r in x["detect"]["regions"]])
         self.assertTrue(rows)
 
+    def test_parquet(self):
+        clip(self.inputs / "a, \u00e9.mp4", 5)
+        ffmpeg("-f", "lavfi", "-i", "testsrc2=320x240:d=0.12", self.inputs / "b.mp4")
+        self.curate(self.inputs, "--to", "parquet", tasks="detect,pose,quality")
+        got, out = self.results(), self.tmp / "out"
+        frames = pyarrow.parquet.read_table(out / "frames.parquet")
+        regions = pyarrow.parquet.read_table(out / "regions.parquet").to_pylist()
+        for row, x in zip(frames.to_pylist(), got, strict=True):
+            self.assertEqual([row[k] for k in ("file", "frame", "time", "width", "picture", "detect.count", "quality.noise")],
+                             [x["file"], x["frame"], x["time"], x["width"], None, len(x["detect"]["regions"]),
+                              x["quality"]["values"]["noise"]])
+        flat = [(x, task, r) for x in got for task in ("detect", "pose") for r in x[task]["regions"]]
+        self.assertEqual([(r["file"], r["task"], r["label"], r["score"], r["track"], json.loads(r["points"])) for r in regions],
+                         [(x["file"], task, r.get("label"), r["score"], r.get("track"), r["points"]) for x, task, r in flat])
+        self.assertTrue({None, "face"} <= {r["label"] for r in regions})
+        meta = pyarrow.parquet.ParquetFile(out / "regions.parquet").metadata.row_group(0)
+        dictionary = {meta.column(i).path_in_schema for i in range(16) if "RLE_DICTIONARY" in meta.column(i).encodings}
+        self.assertTrue({"file", "task"} <= dictionary and not {"score", "points"} & dictionary, dictionary)
+        db = duckdb.sql(f"select file, count(*), sum(\"quality.blur\") from '{out}/frames.parquet' group by file order by file")
+        self.assertEqual([row[:2] for row in db.fetchall()], [(str(self.inputs / "a, \u00e9.mp4"), 5), (str(self.inputs / "b.mp4"), 3)])
+        db = duckdb.sql(f"select task, label, score from '{out}/regions.parquet'")
+        self.assertEqual(db.fetchall(), [(task, r.get("label"), r["score"]) for _, task, r in flat])
+
+    def test_parquet_of_many_rows(self):
+        """Row groups that are full, from results that were written by hand; and none at all."""
+        clip(self.inputs / "a.mp4", 1)
+        self.curate(self.inputs, tasks="quality")
+        out = self.tmp / "out"
+        one, files = self.results()[0], lines(out / "files.jsonl")
+        for n in (70000, 0):
+            text = "".join(json.dumps(one | {"frame": i, "width": i * i, "quality": None if i % 3 else {"values": {"v": i / 7}}}) + "\n"
+                           for i in range(n))
+            (out / "results.jsonl").write_text(text)
+            (out / "files.jsonl").write_text(json.dumps(files[0] | {"frames": n, "kept": n, "end": len(text)}) + "\n")
+            self.curate(self.inputs, "--to", "parquet", tasks="quality")
+            table = pyarrow.parquet.read_table(out / "frames.parquet")
+            self.assertEqual(table["frame"].to_pylist(), list(range(n)))
+            self.assertEqual(table["width"].to_pylist(), [i * i for i in range(n)])
+            self.assertEqual(duckdb.sql(f"select count(*) from '{out}/regions.parquet'").fetchall(), [(0,)])
+            if n:
+                np.testing.assert_allclose(table["quality.v"].drop_null().to_numpy(), np.arange(0, n, 3) / 7, rtol=1e-8)
+                self.assertEqual(pyarrow.parquet.ParquetFile(out / "frames.parquet").num_row_groups, 2)
+
+    @unittest.skipUnless(shutil.which("chromium"), "Chromium is not installed")
+    def test_page(self):
+        name = "<script>alert(1)<!-- é.mp4"
+        clip(self.inputs / "a.mp4", 10)
+        ffmpeg("-f", "lavfi", "-i", "testsrc2=320x240:d=0.12", self.inputs / "b.mp4")
+        (self.inputs / "b.mp4").rename(self.inputs / name)
+        self.curate(self.inputs, "--to", "page", tasks="detect,quality")
+        got, page = self.results(), self.tmp / "out" / "page.html"
+        text = page.read_text()
+        self.assertNotIn("<script>alert", text)
+        self.assertNotRegex(text, r"https?:|@import|url\(")
+        probe = """<script>addEventListener('load', () => { const out = {}, q = s => [...document.querySelectorAll(s)];
+            const files = () => q('#frames span').map(e => e.textContent);
+            out.all = files().length; out.images = q('#frames img').filter(i => i.complete && i.naturalWidth).length;
+            out.sections = q('#categories h3, #measures h3').map(e => e.firstChild.textContent.trim());
+            const f = document.forms[0].elements, set = (k, v) => { f[k].value = v; f[k].dispatchEvent(new Event('input', {bubbles: true})); };
+            set('file', 'ALERT'); out.file = files(); set('file', '');
+            document.querySelector('#categories button').click(); out.face = files().length; set('category', '');
+            const m = [...f.measure.options].find(o => o.text === 'quality.blur').value;
+            set('measure', m); set('order', -1); out.blur = q('#frames a').map(a => a.title.split('frame ')[1].split('\\n')[0]);
+            out.lowest = q('#measures .sheet')[0].querySelector('a').getAttribute('href');
+            set('to', LIMIT); out.limit = files().length;
+            out.loads = performance.getEntriesByType('resource').map(e => e.name).filter(n => !n.startsWith('file:'));
+            document.body.dataset.out = JSON.stringify(out); });
+            addEventListener('error', e => document.body.dataset.error = e.message || e.target.src, true);</script>"""
+        blur = [x["quality"]["values"]["blur"] for x in got]
+        limit = sorted(blur)[6]
+        page.write_text(text.replace("<body>", "<body>" + probe.replace("LIMIT", str(limit + 1e-6)), 1))
+        p = subprocess.run(["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom",
+                            f"--user-data-dir={self.tmp}/user", page.as_uri()], capture_output=True, text=True, timeout=300)
+        self.assertNotIn("CONSOLE", p.stderr)
+        self.assertNotIn("data-error", p.stdout)
+        out = json.loads(html.unescape(re.search(r'data-out="([^"]*)"', p.stdout)[1]))
+        self.assertEqual((out["all"], out["images"], out["loads"]), (len(got), len(got), []))
+        self.assertEqual(out["sections"][0], "detect: face")
+        self.assertTrue({"quality.blur", "quality.noise", "detect.score"} <= set(out["sections"]), out["sections"])
+        self.assertEqual(out["file"], [f"{name} \u00b7 {i}" for i in range(3)])
+        self.assertEqual(out["face"], sum(bool(x["detect"]["regions"]) for x in got))
+        order = sorted(range(len(got)), key=lambda i: -blur[i])
+        self.assertEqual(out["blur"], [str(got[i]["frame"]) for i in order])
+        self.assertEqual(out["lowest"], got[order[-1]]["picture"])
+        self.assertEqual(out["limit"], sum(b <= limit + 1e-6 for b in blur))
+
     def test_what_is_wrong_is_said(self):
         clip(self.inputs / "a.mp4", 2)
         for args, said, status in (
@@ -236,7 +327,7 @@ class Curate(common.Case):
                 (("--tasks", "animate"), "animate makes pictures", 1),
                 (("--pose.max_people", "x"), "pose.max_people", 2),
                 (("--detect.when", "detect > 1"), "is not known yet", 2),
-                (("--to", "xml"), "--to xml: is not known; there are: csv, coco", 2),
+                (("--to", "xml"), "--to xml: is not known; there are: csv, parquet", 2),
                 (("--shard", "4/3"), "is no K/N", 2),
                 (("-c:v", "libx264"), "does not belong to tachy curate", 2)):
             p = self.curate(self.inputs, *args, check=False)
