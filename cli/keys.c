@@ -15,12 +15,21 @@ static struct {
     int wake[2]; // closed at its writing end: the thread ends
     bool started;
     atomic_long batch; // 0: as the settings say
+    atomic_bool mirrored;
 } keys;
+
+// The run moves portraits.
+static bool animates(const struct cli *c)
+{
+    const char *const *images;
+    return tachy_settings_list(c->settings, "animation.image", &images) > 0;
+}
 
 static void say_help(const struct cli *c)
 {
-    message_note(&c->log, "r report, p pause and go on, + and - larger and smaller batches, "
-                               "q quit (the file is finished), ? this");
+    message_note(&c->log, "r report, p pause and go on, + and - larger and smaller batches, %s"
+                               "q quit (the file is finished), ? this",
+                 animates(c) ? "1 to 9 another portrait, c at rest now, m mirror, " : "");
 }
 
 static void report(const struct cli *c)
@@ -43,10 +52,37 @@ static void toggle_pause(const struct cli *c)
     message_note(&c->log, state == TACHY_RUN_PAUSED ? "goes on" : "paused; p goes on");
 }
 
+// Whether it was taken; a refusal is logged.
+static bool change(const struct cli *c, const char *name, const char *value)
+{
+    char *why;
+    int err = tachy_control_set(c->control, name, value, &why);
+    if (err < 0)
+        message_note(&c->log, "%s", why ? why : "that cannot change");
+    tachy_free(why);
+    return err == TACHY_OK;
+}
+
+static void press_animation(const struct cli *c, char key)
+{
+    if (key == 'c') {
+        if (change(c, "animation.recalibrate", "true"))
+            message_note(&c->log, "the next frame with a face counts as at rest");
+    } else if (key == 'm') {
+        bool on = !atomic_load(&keys.mirrored);
+        if (change(c, "animation.mirror", on ? "true" : "false")) {
+            atomic_store(&keys.mirrored, on);
+            message_note(&c->log, on ? "mirrored" : "not mirrored");
+        }
+    } else if (change(c, "animation.portrait", (const char[]){key, '\0'})) {
+        message_note(&c->log, "portrait %c", key);
+    }
+}
+
 static void change_batch(const struct cli *c, bool larger)
 {
     long now = atomic_load(&keys.batch), n;
-    char text[24], *why;
+    char text[24];
     now = now ? now : (long)tachy_settings_int(c->settings, "model.batch_size");
     n = larger ? now * 2 : now / 2;
     if (n < 1 || n > 256) {
@@ -54,11 +90,8 @@ static void change_batch(const struct cli *c, bool larger)
         return;
     }
     snprintf(text, sizeof(text), "%ld", n);
-    if (tachy_control_set(c->control, "model.batch_size", text, &why) < 0) {
-        message_note(&c->log, "%s", why ? why : "the batch cannot change");
-        tachy_free(why);
+    if (!change(c, "model.batch_size", text))
         return;
-    }
     atomic_store(&keys.batch, n);
     message_note(&c->log, "batches of %ld", n);
 }
@@ -83,6 +116,20 @@ void keys_press(const struct cli *c, char key)
     case '?':
     case 'h':
         say_help(c);
+        break;
+    case 'c':
+    case 'm':
+    case '1':
+    case '2':
+    case '3':
+    case '4':
+    case '5':
+    case '6':
+    case '7':
+    case '8':
+    case '9':
+        if (animates(c))
+            press_animation(c, key);
         break;
     default: // also what is left of an arrow key
         break;
@@ -116,6 +163,7 @@ void keys_start(struct cli *c)
 {
     keys.c = c;
     atomic_store(&keys.batch, 0);
+    atomic_store(&keys.mirrored, tachy_settings_bool(c->settings, "animation.mirror"));
     if (!tachy_settings_bool(c->settings, "run.keys") || c->in_shell || !isatty(STDERR_FILENO) ||
         c->log.max_level < TACHY_LOG_INFO || !c->control || pipe(keys.wake) < 0)
         return;

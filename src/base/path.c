@@ -57,6 +57,13 @@ bool tachy_path_is_address(const char *name)
 
 bool tachy_path_is_window(const char *name) { return !strncmp(name, "window", 6) && (!name[6] || name[6] == ':'); }
 
+bool tachy_path_is_video_device(const char *name)
+{
+    static const char prefix[] = "/dev/video";
+    const char *number = name + sizeof(prefix) - 1;
+    return !strncmp(name, prefix, sizeof(prefix) - 1) && *number && strspn(number, "0123456789") == strlen(number);
+}
+
 const char *tachy_path_local(const char *url) { return strncmp(url, "file:", 5) ? url : url + 5; }
 
 const char *tachy_path_number(const char *name, const char **end, int *digits)

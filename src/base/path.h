@@ -15,6 +15,9 @@ bool tachy_path_is_address(const char *name);
 // "window", "window:full": on a screen, not a file.
 bool tachy_path_is_window(const char *name);
 
+// "/dev/video0": a device of Video4Linux2, not a file.
+bool tachy_path_is_video_device(const char *name);
+
 // A name or address without "file:" in front.
 const char *tachy_path_local(const char *url);
 

@@ -4,7 +4,6 @@
 #include "base/path.h"
 #include "pipeline/run_options.h"
 #include "sink/sink_options.h"
-#include "source/camera.h"
 #include "source/source_options.h"
 #include "stage/stage.h"
 #include "task/task.h"
@@ -311,7 +310,8 @@ static void batch_of_one(const struct job_work *w, struct tachy_run_params *p)
 {
     const tachy_job *j = w->job;
     const struct tachy_video_info *i = tachy_source_info(w->source);
-    bool live = camera_is(w->file->input) || (tachy_settings_bool(j->set, "performance.live") && !i->frames && !i->duration);
+    bool live = tachy_path_is_video_device(w->file->input) ||
+                (tachy_settings_bool(j->set, "performance.live") && !i->frames && !i->duration);
     if (p->batch < 2 || j->info.parallel || !live)
         return;
     tachy_msg(j->p.log, TACHY_LOG_INFO, "%s: batches of %d are taken as 1: waiting for a camera's next pictures costs more than a batch "

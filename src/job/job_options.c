@@ -9,7 +9,7 @@ const struct tachy_option tachy_job_options[] = {
     {"output.file", "output", 'o', TACHY_OPT_LIST, .arg = "FILE", .group = "Output",
      .verbs = TACHY_VERB_RUN | TACHY_VERB_MODEL | TACHY_VERB_COMPARE | TACHY_VERB_CURATE | TACHY_VERB_BENCH | TACHY_VERB_RESULTS,
      .help = "where to write; a folder ending in / takes derived names, - is standard output, window a screen, "
-             "http://127.0.0.1:8090/ serves a browser. Given again, the run has "
+             "/dev/video2 a virtual camera, http://127.0.0.1:8090/ serves a browser. Given again, the run has "
              "several outputs; [key=value:...] before a name are options of that one (docs/sink.md)"},
     {"output.format", "format", 'f', TACHY_OPT_STRING, .arg = "NAME", .group = "Output", .verbs = TACHY_VERB_RUN,
      .help = "FFmpeg's muxer, or null, framemd5, json; by file name without it"},

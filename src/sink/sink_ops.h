@@ -71,7 +71,7 @@ struct tachy_sink {
 };
 
 extern const struct tachy_sink_ops tachy_sink_file, tachy_sink_push, tachy_sink_http, tachy_sink_images, tachy_sink_json, tachy_sink_csv,
-    tachy_sink_hash, tachy_sink_window, tachy_sink_null;
+    tachy_sink_hash, tachy_sink_window, tachy_sink_device, tachy_sink_null;
 
 // What else should be in the output; before tachy_sink_start(). The sink takes a reference.
 void tachy_sink_set_side(tachy_sink *s, tachy_side *side);
@@ -81,7 +81,7 @@ const struct tachy_surface_spec *tachy_sink_surfaces(const tachy_sink *s);
 
 // Opens a sink with the same settings (encoder, format) that writes below the folder `dir`,
 // to measure encoding alone; the caller removes the folder. TACHY_ERR_UNSUPPORTED where
-// writing costs nothing (null), for a server, a window and several outputs.
+// writing costs nothing (null), for a server, a window, a device and several outputs.
 int tachy_sink_clone(tachy_sink **out, const tachy_sink *s, const char *dir);
 
 // ---- parts.c: outputs in parts (tachy_sink_params.resume, s->job is set). The calls replace

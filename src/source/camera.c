@@ -1,13 +1,12 @@
 #include "source/camera.h"
+#include "base/v4l2.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <linux/videodev2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <tachy/source.h>
 #include <unistd.h>
 
@@ -24,22 +23,6 @@ static const struct {
 
 enum { WIDTH = 1280, HEIGHT = 720 }; // what is taken of a camera without --camera-size
 
-bool camera_is(const char *path)
-{
-    static const char prefix[] = "/dev/video";
-    const char *number = path + sizeof(prefix) - 1;
-    return !strncmp(path, prefix, sizeof(prefix) - 1) && *number && strspn(number, "0123456789") == strlen(number);
-}
-
-static bool ask(int fd, unsigned long what, void *about)
-{
-    int ret;
-    do
-        ret = ioctl(fd, what, about);
-    while (ret < 0 && errno == EINTR);
-    return ret == 0;
-}
-
 // ---- What there is
 
 static struct tachy_rational rate_of(struct v4l2_fract interval)
@@ -51,7 +34,7 @@ static void read_rates(int fd, uint32_t fourcc, struct camera_size *s)
 {
     for (uint32_t i = 0; s->nb_rates < CAMERA_RATES; i++) {
         struct v4l2_frmivalenum e = {.index = i, .pixel_format = fourcc, .width = (uint32_t)s->width, .height = (uint32_t)s->height};
-        if (!ask(fd, VIDIOC_ENUM_FRAMEINTERVALS, &e))
+        if (!tachy_v4l2_ask(fd, VIDIOC_ENUM_FRAMEINTERVALS, &e))
             return;
         bool listed = e.type == V4L2_FRMIVAL_TYPE_DISCRETE;
         struct tachy_rational rate = rate_of(listed ? e.discrete : e.stepwise.min); // the shortest interval
@@ -66,7 +49,7 @@ static void read_sizes(int fd, uint32_t fourcc, struct camera_format *f)
 {
     for (uint32_t i = 0; f->nb_sizes < CAMERA_SIZES; i++) {
         struct v4l2_frmsizeenum e = {.index = i, .pixel_format = fourcc};
-        if (!ask(fd, VIDIOC_ENUM_FRAMESIZES, &e))
+        if (!tachy_v4l2_ask(fd, VIDIOC_ENUM_FRAMESIZES, &e))
             return;
         struct camera_size *s = &f->sizes[f->nb_sizes++];
         bool listed = e.type == V4L2_FRMSIZE_TYPE_DISCRETE;
@@ -87,7 +70,7 @@ static void read_formats(int fd, struct camera *c)
 {
     for (uint32_t i = 0; c->nb_formats < CAMERA_FORMATS; i++) {
         struct v4l2_fmtdesc e = {.index = i, .type = V4L2_BUF_TYPE_VIDEO_CAPTURE};
-        if (!ask(fd, VIDIOC_ENUM_FMT, &e))
+        if (!tachy_v4l2_ask(fd, VIDIOC_ENUM_FMT, &e))
             return;
         struct camera_format *f = &c->formats[c->nb_formats++];
         snprintf(f->description, sizeof(f->description), "%.31s", (const char *)e.description);
@@ -111,8 +94,8 @@ int camera_read(struct camera *c, const char *path)
     int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT || errno == ENXIO || errno == ENODEV ? TACHY_ERR_NOT_FOUND : TACHY_ERR_IO;
-    bool asked = ask(fd, VIDIOC_QUERYCAP, &cap);
-    uint32_t can = cap.capabilities & V4L2_CAP_DEVICE_CAPS ? cap.device_caps : cap.capabilities;
+    bool asked = tachy_v4l2_ask(fd, VIDIOC_QUERYCAP, &cap);
+    uint32_t can = tachy_v4l2_can(&cap);
     bool captures = asked && (can & V4L2_CAP_VIDEO_CAPTURE) && (can & V4L2_CAP_STREAMING);
     snprintf(c->name, sizeof(c->name), "%.32s", (const char *)cap.card);
     snprintf(c->driver, sizeof(c->driver), "%.16s", (const char *)cap.driver);

@@ -27,9 +27,6 @@ struct camera {
     struct camera_format formats[CAMERA_FORMATS];
 };
 
-// Whether the name is that of such a device: /dev/video0.
-bool camera_is(const char *path);
-
 // Reads what `path` gives. TACHY_ERR_NOT_FOUND: there is no such device; TACHY_ERR_UNSUPPORTED: it captures no pictures;
 // TACHY_ERR_IO: it may not be opened, errno says why. Nothing is logged.
 int camera_read(struct camera *c, const char *path);

@@ -99,7 +99,7 @@ static enum input_kind kind_of(const char *url, const char **path, struct stat *
     *path = tachy_path_local(url);
     if (!strcmp(url, "-") || !strcmp(url, "pipe:") || !strcmp(url, "pipe:0"))
         return INPUT_STDIN;
-    if (camera_is(*path))
+    if (tachy_path_is_video_device(*path))
         return INPUT_CAMERA;
     if (!stat(*path, st))
         return INPUT_PATH;

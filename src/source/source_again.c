@@ -1,5 +1,5 @@
 #include "base/clock.h"
-#include "source/camera.h"
+#include "base/path.h"
 #include "source/source_ops.h"
 
 #include <pthread.h>
@@ -42,7 +42,7 @@ static bool is_live_address(const char *url)
     return false;
 }
 
-static bool again_probe(const char *url) { return camera_is(url) || is_live_address(url); }
+static bool again_probe(const char *url) { return tachy_path_is_video_device(url) || is_live_address(url); }
 
 // ---- The thread
 

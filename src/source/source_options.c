@@ -2,7 +2,7 @@
 
 #include "base/base.h"
 #include "base/options.h"
-#include "source/camera.h"
+#include "base/path.h"
 
 #include <string.h>
 
@@ -87,7 +87,7 @@ void tachy_source_read_settings(struct tachy_source_params *p, const tachy_setti
     p->decoders = (int)tachy_settings_int(s, "pipeline.stages.decode.decoders");
     p->decode = decode_by(tachy_settings_str(s, "pipeline.stages.decode.device"));
     p->on_gpu = !strcmp(tachy_settings_str(s, "gpu.device"), "cuda");
-    const bool comes_back = tachy_settings_bool(s, "performance.live") || (p->url && camera_is(p->url));
+    const bool comes_back = tachy_settings_bool(s, "performance.live") || (p->url && tachy_path_is_video_device(p->url));
     p->reconnect = tachy_settings_is_set(s, "input.reconnect") ? tachy_settings_float(s, "input.reconnect") : comes_back ? 60 : 0;
     p->timeout = tachy_settings_float(s, "input.timeout");
     if (!p->timeout && tachy_settings_is_set(s, "input.timeout"))

@@ -4,24 +4,46 @@
 #include "stage/stages.h"
 #include "stage/track.h"
 
+#include <dirent.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <tachy/job.h>
 #include <tachy/source.h>
 
 // A face moves a portrait, in two stages. The first is in order: it knows the driver at rest and says how the portrait
 // moves. The second paints that, frames side by side.
 
-struct drive {
-    struct tachy_face face; // the portrait's
-    struct tachy_face_strength strength;
-    tachy_frame *portrait; // YUV420P, as it is shown
+enum { PORTRAITS_MOST = 64 };
+
+struct portrait {
+    struct tachy_face face;
+    tachy_frame *picture; // YUV420P, as it is shown; all have one size
     uint8_t mouth[3][TACHY_MOUTH_SIZE * TACHY_MOUTH_SIZE];
+};
+
+struct drive {
+    struct portrait *portrait[PORTRAITS_MOST];
+    int nb;
+    struct tachy_face_strength strength;
+    // Change during a run.
+    atomic_int shown, calibrations; // number of the portrait, from 0; how often a new rest was asked for
+    atomic_bool mirrored;
 };
 
 // A stream's.
 struct drive_state {
     bool begun; // `neutral` is known
+    int calibrations; // that it heeded
+    int shown;        // the portrait that `motion` is of
     tachy_face_points neutral;
     struct tachy_face_motion motion; // of the frame before
+};
+
+// An item's: how it is painted.
+struct drive_item {
+    struct tachy_face_motion motion;
+    const struct portrait *portrait;
+    bool mirrored;
 };
 
 #define ON_CPU "tachy animate runs on the CPU, frame by frame"
@@ -34,8 +56,15 @@ static const struct tachy_option options[] = {
      .help = "cut-off of the filter of points in animate; --min-cutoff says the same"},
     {"animate.beta", NULL, 0, TACHY_OPT_FLOAT, "300", .max = 10000, .group = "Animation", .over = "tracking.beta",
      .help = "what it rises by with speed in animate; --beta says the same"},
-    {"animation.image", "image", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Animation",
-     .help = "picture of the face that moves as the input's does"},
+    {"animation.image", "image", 0, TACHY_OPT_LIST, .arg = "FILE", .group = "Animation",
+     .help = "picture of the face that moves as the input's does, or a folder of such; given again, there are several, which "
+             "keys 1 to 9 switch between"},
+    {"animation.portrait", "portrait", 0, TACHY_OPT_INT, "1", .min = 1, .max = PORTRAITS_MOST, .arg = "N", .group = "Animation",
+     .help = "number of the portrait that is shown; can change during a run (keys 1 to 9)"},
+    {"animation.mirror", "mirror", 0, TACHY_OPT_BOOL, "false", .group = "Animation",
+     .help = "mirror the output as a looking glass does; can change during a run (key m)"},
+    {"animation.recalibrate", "recalibrate", 0, TACHY_OPT_BOOL, "false", .group = "Animation",
+     .help = "set during a run (key c): the next frame with a face counts as at rest, as the first one did"},
     {"animation.pose", "pose-strength", 0, TACHY_OPT_FLOAT, "1", .max = 2, .group = "Animation",
      .help = "how much of the driver's head motion the portrait takes over; 0: none"},
     {"animation.expression", "expression-strength", 0, TACHY_OPT_FLOAT, "1", .max = 2, .group = "Animation",
@@ -56,7 +85,41 @@ static const struct tachy_option options[] = {
 
 // ---- The portrait
 
-static int read_portrait(const char *file, tachy_frame **out, const struct tachy_log *log)
+// The largest size of the shape `w` x `h` inside `width` x `height`.
+static void fit_inside(struct tachy_convert_to *to, int w, int h, int width, int height)
+{
+    double scale = TACHY_MIN((double)width / w, (double)height / h);
+    to->width = TACHY_CLAMP((int)(w * scale + 0.5), 1, width);
+    to->height = TACHY_CLAMP((int)(h * scale + 0.5), 1, height);
+}
+
+// Into the middle of a black picture of the size and colour of `like`.
+static int frame_black(tachy_frame **picture, const tachy_frame *like)
+{
+    static const uint8_t black[3] = {16, 128, 128};
+    tachy_frame *in = *picture, *out = NULL;
+    int err = tachy_frame_new(&out, &(struct tachy_frame_params){.format = like->format, .width = like->width,
+                                                                 .height = like->height});
+    for (int i = 0; i < 3 && err == TACHY_OK; i++) {
+        int width = i ? (out->width + 1) / 2 : out->width, height = i ? (out->height + 1) / 2 : out->height;
+        int w = i ? (in->width + 1) / 2 : in->width, h = i ? (in->height + 1) / 2 : in->height;
+        int x = (out->width - in->width) / 4 * 2 >> (i > 0), y = (out->height - in->height) / 4 * 2 >> (i > 0);
+        uint8_t *to = tachy_frame_writable(out, i);
+        for (int row = 0; row < height; row++)
+            memset(to + row * out->stride[i], i || like->color.range != 2 ? black[i] : 0, (size_t)width);
+        for (int row = 0; row < h; row++)
+            memcpy(to + (row + y) * out->stride[i] + x, in->data[i] + row * in->stride[i], (size_t)w);
+    }
+    if (err < 0)
+        return err;
+    out->color = like->color;
+    tachy_frame_unref(picture);
+    *picture = out;
+    return TACHY_OK;
+}
+
+// `like`: whose size it is given; NULL: its own.
+static int read_portrait(const char *file, const tachy_frame *like, tachy_frame **out, const struct tachy_log *log)
 {
     tachy_source *source = NULL;
     int err = tachy_source_open(&source, tachy_source_params(.url = file, .max_frames = 1, .log = log));
@@ -66,23 +129,29 @@ static int read_portrait(const char *file, tachy_frame **out, const struct tachy
     if (info) {
         to.width = info->width;
         to.height = info->height;
-        to.color = info->color;
+        to.color = like ? like->color : info->color;
     }
+    if (info && like)
+        fit_inside(&to, info->width, info->height, like->width, like->height);
     tachy_source_close(&source);
-    return err == TACHY_OK ? tachy_read_picture(file, &to, out, log) : err;
+    if (err == TACHY_OK)
+        err = tachy_read_picture(file, &to, out, log);
+    if (err == TACHY_OK && like && ((*out)->width != like->width || (*out)->height != like->height))
+        err = frame_black(out, like);
+    return err;
 }
 
-static int open_face(struct drive *d, struct tachy_stage *st, const char *file)
+static int open_face(struct portrait *p, struct tachy_stage *st, const char *file)
 {
     struct tachy_regions found = {0};
     tachy_face_points points;
-    int err = track_still(tachy_stage_before(st, "track"), d->portrait, &found);
+    int err = track_still(tachy_stage_before(st, "track"), p->picture, &found);
     if (err == TACHY_OK && (!found.nb || found.v[0].nb_points < TACHY_FACE_SKIN))
         err = tachy_fail(st->task->log, TACHY_ERR_NOT_FOUND, "%s: shows no face: give --image a picture of one that looks at the camera",
                          file);
     if (err == TACHY_OK) {
         track_face_points(&found.v[0], points);
-        err = tachy_face_open(&d->face, points);
+        err = tachy_face_open(&p->face, points);
         if (err < 0)
             tachy_fail(st->task->log, err, "%s: its face is too small: give --image a larger picture of one", file);
     }
@@ -91,37 +160,99 @@ static int open_face(struct drive *d, struct tachy_stage *st, const char *file)
 }
 
 // Of the cheeks.
-static int sample_of(const struct drive *d, int plane)
+static int sample_of(const struct portrait *p, int plane)
 {
     static const int16_t cheeks[] = {50, 280, 205, 425, 117, 346};
-    const tachy_frame *f = d->portrait;
+    const tachy_frame *f = p->picture;
     int sum = 0;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(cheeks); i++) {
-        int x = TACHY_CLAMP((int)d->face.point[cheeks[i]][0], 0, f->width - 1) >> (plane > 0);
-        int y = TACHY_CLAMP((int)d->face.point[cheeks[i]][1], 0, f->height - 1) >> (plane > 0);
+        int x = TACHY_CLAMP((int)p->face.point[cheeks[i]][0], 0, f->width - 1) >> (plane > 0);
+        int y = TACHY_CLAMP((int)p->face.point[cheeks[i]][1], 0, f->height - 1) >> (plane > 0);
         sum += f->data[plane][y * f->stride[plane] + x];
     }
     return sum / (int)TACHY_ARRAY_SIZE(cheeks);
 }
 
+static int add_portrait(struct tachy_stage *st, const char *file)
+{
+    struct drive *d = tachy_stage_priv(st);
+    if (d->nb == PORTRAITS_MOST)
+        return tachy_fail(st->task->log, TACHY_ERR_INVAL, "%s: --image takes up to %d portraits; give it fewer", file, PORTRAITS_MOST);
+    struct portrait *p = d->portrait[d->nb] = calloc(1, sizeof(*p));
+    if (!p)
+        return TACHY_ERR_NOMEM;
+    int err = read_portrait(file, d->nb++ ? d->portrait[0]->picture : NULL, &p->picture, st->task->log);
+    if (err == TACHY_OK)
+        err = open_face(p, st, file);
+    if (err == TACHY_OK)
+        tachy_face_mouth(p->mouth, (const int[3]){sample_of(p, 0), sample_of(p, 1), sample_of(p, 2)});
+    return err;
+}
+
+static int is_picture(const struct dirent *e) { return e->d_name[0] != '.' && tachy_job_takes(e->d_name); }
+
+static int add_folder(struct tachy_stage *st, const char *folder)
+{
+    struct dirent **entry = NULL;
+    int n = scandir(folder, &entry, is_picture, alphasort), err = TACHY_OK;
+    if (n <= 0)
+        err = tachy_fail(st->task->log, TACHY_ERR_NOT_FOUND, "%s: there is no picture in this folder for --image", folder);
+    for (int i = 0; i < n; i++) {
+        char *file = err == TACHY_OK ? tachy_asprintf("%s/%s", folder, entry[i]->d_name) : NULL;
+        if (err == TACHY_OK)
+            err = file ? add_portrait(st, file) : TACHY_ERR_NOMEM;
+        free(file);
+        free(entry[i]);
+    }
+    free(entry);
+    return err;
+}
+
 static int drive_open(struct tachy_stage *st, const tachy_settings *s)
 {
     struct drive *d = tachy_stage_priv(st);
-    const char *file = tachy_settings_str(s, "animation.image");
+    const char *const *files;
+    size_t n = tachy_settings_list(s, "animation.image", &files);
+    int shown = (int)tachy_settings_int(s, "animation.portrait"), err = TACHY_OK;
     d->strength.pose = (float)tachy_settings_float(s, "animation.pose");
     d->strength.expression = (float)tachy_settings_float(s, "animation.expression");
-    int err = read_portrait(file, &d->portrait, st->task->log);
-    if (err == TACHY_OK)
-        err = open_face(d, st, file);
-    if (err == TACHY_OK)
-        tachy_face_mouth(d->mouth, (const int[3]){sample_of(d, 0), sample_of(d, 1), sample_of(d, 2)});
+    atomic_store(&d->mirrored, tachy_settings_bool(s, "animation.mirror"));
+    for (size_t i = 0; i < n && err == TACHY_OK; i++) {
+        struct stat about;
+        bool folder = stat(files[i], &about) == 0 && S_ISDIR(about.st_mode);
+        err = folder ? add_folder(st, files[i]) : add_portrait(st, files[i]);
+    }
+    if (err == TACHY_OK && shown > d->nb)
+        err = tachy_fail(st->task->log, TACHY_ERR_INVAL, "--portrait %d: --image names %d", shown, d->nb);
+    atomic_store(&d->shown, shown - 1);
     return err;
 }
 
 static void drive_close(struct tachy_stage *st)
 {
     struct drive *d = tachy_stage_priv(st);
-    tachy_frame_unref(&d->portrait);
+    for (int i = 0; i < d->nb; i++) {
+        tachy_frame_unref(&d->portrait[i]->picture);
+        free(d->portrait[i]);
+    }
+}
+
+static int drive_set(struct tachy_stage *st, const char *path, double value, char **why)
+{
+    struct drive *d = tachy_stage_priv(st);
+    if (!strcmp(path, "animation.mirror")) {
+        atomic_store(&d->mirrored, value != 0);
+    } else if (!strcmp(path, "animation.recalibrate")) {
+        atomic_fetch_add(&d->calibrations, value != 0);
+    } else if (strcmp(path, "animation.portrait")) {
+        return TACHY_ERR_UNSUPPORTED;
+    } else if (value > d->nb) {
+        *why = tachy_asprintf(" to more than the %d that --image names", d->nb);
+        return TACHY_ERR_UNSUPPORTED;
+    } else {
+        atomic_store(&d->shown, (int)value - 1);
+    }
+    return TACHY_OK;
 }
 
 // ---- The driver
@@ -132,27 +263,39 @@ static const struct tachy_region *driver_of(const struct tachy_item *item)
     return r->nb_regions && r->regions[0].nb_points >= TACHY_FACE_SKIN ? &r->regions[0] : NULL;
 }
 
+// Where the portrait moves to.
+static void follow(struct drive *d, struct drive_state *s, const struct tachy_region *driver)
+{
+    const struct portrait *p = d->portrait[s->shown];
+    int calibrations = atomic_load(&d->calibrations);
+    tachy_face_points now;
+    if (!driver) {
+        tachy_face_ease(&s->motion, 0.1f); // nobody is there: back to rest
+        return;
+    }
+    track_face_points(driver, now);
+    if (!s->begun || s->calibrations != calibrations)
+        memcpy(s->neutral, now, sizeof(now));
+    s->begun = true;
+    s->calibrations = calibrations;
+    tachy_face_drive(&p->face, s->neutral, now, &d->strength, &s->motion);
+}
+
 static void drive_run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
-    const struct drive *d = tachy_stage_priv(st);
+    struct drive *d = tachy_stage_priv(st);
     struct tachy_item *item = pieces[0].item;
-    struct tachy_face_motion *motion = tachy_stage_item(st, item);
-    const struct tachy_region *driver = driver_of(item);
+    struct drive_item *to = tachy_stage_item(st, item);
     struct drive_state *s = state;
-    tachy_face_points now;
-    memset(motion, 0, sizeof(*motion));
+    int shown = atomic_load(&d->shown);
+    *to = (struct drive_item){.portrait = d->portrait[shown], .mirrored = atomic_load(&d->mirrored)};
     if (!s)
         return;
-    if (driver) {
-        track_face_points(driver, now);
-        if (!s->begun)
-            memcpy(s->neutral, now, sizeof(now));
-        s->begun = true;
-        tachy_face_drive(&d->face, s->neutral, now, &d->strength, &s->motion);
-    } else {
-        tachy_face_ease(&s->motion, 0.1f); // nobody is there: back to rest
-    }
-    *motion = s->motion;
+    if (s->shown != shown)
+        memset(&s->motion, 0, sizeof(s->motion)); // its pixels are another portrait's
+    s->shown = shown;
+    follow(d, s, driver_of(item));
+    to->motion = s->motion;
 }
 
 static int drive_state_open(struct tachy_stage *st, void **state)
@@ -178,6 +321,7 @@ static int drive_state_load(void *state, const void *data, size_t size)
     if (size != sizeof(struct drive_state))
         return TACHY_ERR_FORMAT;
     memcpy(state, data, size);
+    ((struct drive_state *)state)->calibrations = 0; // this process was asked for none yet
     return TACHY_OK;
 }
 
@@ -187,9 +331,10 @@ const struct tachy_stage_ops tachy_stage_drive = {
     .flags = TACHY_STAGE_ORDERED,
     .step = "animate",
     .priv_size = sizeof(struct drive),
-    .item_size = sizeof(struct tachy_face_motion),
+    .item_size = sizeof(struct drive_item),
     .open = drive_open,
     .close = drive_close,
+    .set = drive_set,
     .run = drive_run,
     .state_open = drive_state_open,
     .state_close = drive_state_close,
@@ -207,10 +352,11 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
     struct animate *a = tachy_stage_priv(st);
     const struct drive *d = tachy_stage_priv(tachy_stage_before(st, "drive"));
-    video->format = d->portrait->format;
-    video->width = d->portrait->width;
-    video->height = d->portrait->height;
-    video->color = d->portrait->color;
+    const tachy_frame *picture = d->portrait[0]->picture;
+    video->format = picture->format;
+    video->width = picture->width;
+    video->height = picture->height;
+    video->color = picture->color;
     video->sar = (struct tachy_rational){1, 1};
     video->rotation = 0;
     video->flipped = false;
@@ -235,25 +381,39 @@ static int worker_open(struct tachy_stage *st, int batch, void **worker)
     return *worker ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-static void paint(const struct drive *d, const struct tachy_face_placed *placed, tachy_frame *out)
+static void mirror(const struct tachy_face_plane *p)
 {
+    for (int y = 0; y < p->height; y++) {
+        uint8_t *row = p->dst + y * p->stride_dst;
+        for (int a = 0, b = p->width - 1; a < b; a++, b--) {
+            uint8_t left = row[a];
+            row[a] = row[b];
+            row[b] = left;
+        }
+    }
+}
+
+static void paint(const struct drive_item *of, const struct tachy_face_placed *placed, tachy_frame *out)
+{
+    const tachy_frame *from = of->portrait->picture;
     for (int i = 0; i < 3; i++) {
         struct tachy_face_plane p = {
-            .src = d->portrait->data[i], .stride_src = d->portrait->stride[i],
+            .src = from->data[i], .stride_src = from->stride[i],
             .dst = tachy_frame_writable(out, i), .stride_dst = out->stride[i],
             .width = i ? (out->width + 1) / 2 : out->width, .height = i ? (out->height + 1) / 2 : out->height,
             .scale_x = i ? 0.5f : 1, .scale_y = i ? 0.5f : 1};
         for (int y = 0; y < p.height; y++)
             memcpy(p.dst + y * p.stride_dst, p.src + y * p.stride_src, (size_t)p.width);
-        tachy_face_paint(&d->face, placed, &p, d->mouth[i]);
+        tachy_face_paint(&of->portrait->face, placed, &p, of->portrait->mouth[i]);
+        if (of->mirrored)
+            mirror(&p);
     }
 }
 
 static int animate(struct tachy_stage *st, struct tachy_face_placed *placed, struct tachy_item *item)
 {
     const struct animate *a = tachy_stage_priv(st);
-    const struct tachy_stage *of = tachy_stage_before(st, "drive");
-    const struct drive *d = tachy_stage_priv(of);
+    const struct drive_item *of = tachy_stage_item(tachy_stage_before(st, "drive"), item);
     const tachy_frame *head = tachy_item_head(item);
     int err = tachy_frame_pool_get(a->pool, &item->out);
     if (err < 0)
@@ -261,9 +421,9 @@ static int animate(struct tachy_stage *st, struct tachy_face_placed *placed, str
     item->out->id = head->id;
     item->out->pts = head->pts;
     item->out->duration = head->duration;
-    item->out->color = d->portrait->color;
-    tachy_face_place(&d->face, tachy_stage_item(of, item), placed);
-    paint(d, placed, item->out);
+    item->out->color = of->portrait->picture->color;
+    tachy_face_place(&of->portrait->face, &of->motion, placed);
+    paint(of, placed, item->out);
     return TACHY_OK;
 }
 

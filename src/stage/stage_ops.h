@@ -129,6 +129,9 @@ struct tachy_stage_ops {
     // A pipeline begins: the task's memory, profile and `in` are set; *video comes as the stage before leaves it. Comes
     // again for the next pipeline, when nothing of the last one is left.
     int (*start)(struct tachy_stage *st, struct tachy_video_info *video);
+    // A setting of its own changes during a run, to a value that the option table has accepted (yes: 1). Any thread, beside
+    // run(). TACHY_ERR_UNSUPPORTED: another stage's, or fixed; *why as in pipeline/control.h.
+    int (*set)(struct tachy_stage *st, const char *path, double value, char **why);
     // For mode live under a deadline: makes ready what the steps down need; returns those it heeds from then on, as bits
     // 1 << enum tachy_degrade. May come again.
     unsigned (*degrade)(struct tachy_stage *st);

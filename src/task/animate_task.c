@@ -12,12 +12,14 @@ static const struct tachy_task_stage stages[] = {
 static const struct tachy_example examples[] = {
     {"tachy animate --image portrait.jpg talk.mp4", "writes talk.animate.mp4: the portrait talks"},
     {"tachy animate --image portrait.jpg -i /dev/video0 -o window", "live, from a camera to a window"},
+    {"tachy animate --image portraits/ -i /dev/video0 -o /dev/video2", "into a call; keys 1 to 9 switch portraits"},
     {0},
 };
 
 static int check(const tachy_settings *s, const struct tachy_log *log)
 {
-    if (!tachy_settings_str(s, "animation.image"))
+    const char *const *files;
+    if (!tachy_settings_list(s, "animation.image", &files))
         return tachy_fail(log, TACHY_ERR_INVAL, "animate: which picture is to move? Name it with --image FILE");
     return TACHY_OK;
 }

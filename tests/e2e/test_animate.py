@@ -7,6 +7,7 @@ import numpy as np
 
 import common
 from common import DEPS, ffprobe, models, run
+from terminal import Terminal
 
 FACE = DEPS / "media" / "astronaut.png"
 
@@ -72,6 +73,70 @@ class Animate(common.Case):
         self.assertTrue((frames[0][:, :80] == frames[2][:, :80]).all())
         self.assertTrue((frames[0][300:400, 400:500] != frames[2][300:400, 400:500]).any())
 
+    def portraits(self):
+        """A folder of two; the second is narrower and shows the face the other way round."""
+        folder = self.tmp / "portraits"
+        folder.mkdir(exist_ok=True)
+        self.portrait().rename(folder / "1.png")
+        picture = np.full((700, 450, 3), 160, np.uint8)
+        picture[200:500, 75:375] = head()[:, ::-1]
+        cv2.imwrite(str(folder / "2.png"), picture)
+        (folder / "notes.txt").write_text("no picture")
+        return folder
+
+    def frames(self, path):
+        video, found = cv2.VideoCapture(str(path)), []
+        while (frame := video.read())[0]:
+            found.append(frame[1].astype(int))
+        return found
+
+    def test_one_of_several(self):
+        folder, driver, out = self.portraits(), self.driver([0, 5, 10]), self.tmp / "out.mkv"
+        made = {}
+        for name, args in {"one": ["--image", folder / "1.png"], "first": ["--image", folder],
+                           "second": ["--image", folder / "1.png", "--image", folder / "2.png", "--portrait", 2],
+                           "mirrored": ["--image", folder, "--mirror"]}.items():
+            run("animate", *args, driver, "-o", out, "-y", "-c:v", "ffv1")
+            made[name] = self.frames(out)
+        for one, first, second, mirrored in zip(*made.values()):
+            self.assertTrue((one == first).all())
+            self.assertLess(abs(mirrored[:, ::-1] - one).mean(), 0.5)  # chroma's rounding
+            self.assertLess(second[:, :220].max(), 3)  # bars
+            self.assertLess(second[:, 680:].max(), 3)
+            self.assertLess(abs(second[:, 230:290] - 160).max(), 4)
+        p = run("animate", "--image", folder, "--portrait", 3, driver, "-o", out, "-y", check=False)
+        self.assertNotEqual(p.returncode, 0)
+        self.assertIn("--portrait 3: --image names 2", p.stderr)
+
+    def test_keys(self):
+        """The driver leans for good; a new rest, another portrait and a mirror are in the last picture."""
+        folder, driver, out = self.portraits(), self.driver([0] * 10 + [12] * 490), self.tmp / "out.mkv"
+        run("animate", "--image", folder, "--portrait", 2, "--max-frames", 1, driver, "-o", out, "-c:v", "ffv1", "-y")
+        rest = self.frames(out)[0]
+        t = Terminal("animate", "--image", folder, "--no-smoothing", "-re", driver, "-o", out, "-c:v", "ffv1", "-y")
+
+        def later(n):
+            now = int(t.expect(r"%  +(\d+)/").group(1))
+            while int(t.expect(r"%  +(\d+)/").group(1)) < now + n:
+                pass
+
+        later(20)
+        for key, answer in [("?", "1 to 9 another portrait"), ("9", "to more than the 2 that --image names"), ("m", "mirrored"),
+                            ("2", "portrait 2")]:
+            t.type(key)
+            t.expect(answer)
+        later(10)
+        t.type("c")
+        t.expect("counts as at rest")
+        later(10)
+        t.type("q")
+        t.wait()
+        made = self.frames(out)
+        leans = [abs(f[:, ::-1] - rest)[200:500, 300:600].mean() for f in made]
+        before = [x for f, x in zip(made, leans) if f[0, 0].max() < 3][0]
+        self.assertGreater(before, 5, leans)
+        self.assertLess(leans[-1], before / 4, leans)
+
     def test_portraits_that_cannot_be_used(self):
         driver, out = self.driver([0]), self.tmp / "out.mkv"
         for name, picture in (("plain.png", np.full((300, 300, 3), 120, np.uint8)), ("one.png", np.zeros((1, 1, 3), np.uint8))):
@@ -80,6 +145,9 @@ class Animate(common.Case):
             self.assertEqual(p.returncode, 1)
             self.assertIn("shows no face", p.stderr)
             self.assertFalse(out.exists())
+        (self.tmp / "empty").mkdir()
+        p = run("animate", "--image", self.tmp / "empty", driver, "-o", out, check=False)
+        self.assertIn("there is no picture in this folder", p.stderr)
         p = run("animate", driver, "-o", out, check=False)
         self.assertEqual(p.returncode, 2)
         self.assertIn("--image FILE", p.stderr)

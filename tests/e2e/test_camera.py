@@ -102,6 +102,52 @@ class Camera(common.Case):
         self.assertIn("live.yaml:2: batches of 4 are taken as 1", said)
         self.assertNotIn("taken as 1", self.detect()[0])
 
+    def shown(self, clip, takes, size, pix_fmt, mode="side-by-side"):
+        """What an output device is given, and FFmpeg's of the same pictures."""
+        device, file = self.tmp / "device.raw", self.tmp / "same.mp4"
+        p = self.tachy("segment", clip, "--mode", mode, "--provider", "null", "-o", "/dev/video1", "-o", file, "-crf", 0,
+                       "-y", TACHY_FAKE_OUTPUT=str(device), TACHY_FAKE_OUTPUT_TAKES=takes)
+        self.assertEqual(p.returncode, 0, p.err)
+        self.assertIn(f"/dev/video1: takes {size}, {pix_fmt}", p.err)
+        filters = ["-vf", "scale=64:48:flags=bicubic"] if size == "64x48" else []
+        return device.read_bytes(), subprocess.run(["ffmpeg", "-v", "error", "-i", file, *filters, "-f", "rawvideo", "-pix_fmt", pix_fmt,
+                                                    "-"], capture_output=True, check=True).stdout
+
+    def test_output_device(self):
+        clip = self.tmp / "clip.mkv"
+        ffmpeg("-f", "lavfi", "-i", "testsrc2=s=160x90:r=10:d=0.5", "-pix_fmt", "yuv420p", "-c:v", "ffv1", clip)
+        got, same = self.shown(clip, "YU12", "320x90", "yuv420p")
+        self.assertEqual(len(got), 5 * 320 * 90 * 3 // 2)
+        self.assertEqual(got, same)
+        got, same = self.shown(clip, "YUYV 64x48 160", "64x48", "yuyv422")  # rows of 160 bytes hold 128
+        self.assertEqual(len(got), 5 * 48 * 160)
+        rows = [got[i:i + 128] for i in range(0, len(got), 160)]
+        mean = sum(abs(a - b) for a, b in zip(b"".join(rows), same)) / len(same)
+        self.assertEqual(len(same), 5 * 48 * 128)
+        self.assertLess(mean, 2)
+        turned = self.tmp / "turned.mp4"
+        ffmpeg("-i", clip, "-c:v", "libx264", "-qp", 0, self.tmp / "flat.mp4")
+        ffmpeg("-i", self.tmp / "flat.mp4", "-c", "copy", "-metadata:s:v", "rotate=90", turned)
+        got, same = self.shown(turned, "YU12", "90x160", "yuv420p", "mask")
+        self.assertEqual(len(got), 5 * 90 * 160 * 3 // 2)
+        self.assertEqual(got, same)
+
+    def test_what_is_no_output_device(self):
+        clip = self.tmp / "0.jpg"
+        p = self.tachy("segment", clip, "-o", "/dev/video0")  # a camera
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("/dev/video0: takes no pictures; name an output device", p.err)
+        p = self.tachy("segment", clip, "-o", "/dev/video63")
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("/dev/video63: cannot be opened: No such file", p.err)
+        p = self.tachy("segment", clip, "--provider", "null", "-o", "/dev/video1", TACHY_FAKE_OUTPUT=str(self.tmp / "device.raw"),
+                       TACHY_FAKE_OUTPUT_TAKES="RGB3")
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("/dev/video1: takes neither yuv420p nor yuyv422", p.err)
+        p = self.tachy("segment", clip, "--provider", "null", "-o", "/dev/video1", TACHY_FAKE_OUTPUT="/dev/full")
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("/dev/video1: a picture cannot be written: No space", p.err)
+
     def test_who_falls_silent_is_given_up(self):
         if not has_devices():
             self.skipTest("this FFmpeg has no cameras")

@@ -1,6 +1,8 @@
 // A camera without a kernel's: preloaded into the command, it answers for /dev/video0 as Video4Linux2 does. Buffers are a
 // file in memory, so that mapping them is real. TACHY_FAKE_CAMERA names the folder of its pictures 0.jpg to 9.jpg; with
-// TACHY_FAKE_CAMERA_STOP=N it falls silent after N pictures.
+// TACHY_FAKE_CAMERA_STOP=N it falls silent after N pictures. /dev/video1 is an output device if TACHY_FAKE_OUTPUT names a
+// file, which gets what is written to the device; it takes what TACHY_FAKE_OUTPUT_TAKES says: "YU12", "YUYV 64x48 160" (the
+// only size, bytes of a row).
 #undef _FILE_OFFSET_BITS // which would give open() the name of open64()
 #include <dlfcn.h>
 #include <errno.h>
@@ -65,12 +67,45 @@ static int open_camera(void)
     return camera.fd;
 }
 
+static int output; // its descriptor; 0: closed
+
+static int describe_output(struct v4l2_capability *c)
+{
+    *c = (struct v4l2_capability){.capabilities = V4L2_CAP_VIDEO_OUTPUT | V4L2_CAP_READWRITE};
+    strcpy((char *)c->card, "Test output");
+    return 0;
+}
+
+static int set_output(struct v4l2_format *f)
+{
+    struct v4l2_pix_format *p = &f->fmt.pix;
+    char name[5] = "YU12";
+    uint32_t stride = 0;
+    const char *takes = getenv("TACHY_FAKE_OUTPUT_TAKES");
+    if (takes)
+        sscanf(takes, "%4s %ux%u %u", name, &p->width, &p->height, &stride);
+    if (f->type != V4L2_BUF_TYPE_VIDEO_OUTPUT)
+        return refuse(EINVAL);
+    p->pixelformat = v4l2_fourcc(name[0], name[1], name[2], name[3]);
+    bool packed = p->pixelformat == V4L2_PIX_FMT_YUYV;
+    p->bytesperline = stride ? stride : packed ? 2 * p->width : p->width;
+    p->sizeimage = packed ? p->bytesperline * p->height : p->bytesperline * p->height * 3 / 2;
+    return 0;
+}
+
+static int answer_output(unsigned long what, void *about)
+{
+    return what == VIDIOC_QUERYCAP ? describe_output(about) : what == VIDIOC_S_FMT ? set_output(about) : refuse(ENOTTY);
+}
+
 static int open_as(const char *name, const char *path, int flags, mode_t mode)
 {
     if (!strcmp(path, "/dev/video0") && getenv("TACHY_FAKE_CAMERA"))
         return open_camera();
     int (*next)(const char *, int, ...);
     *(void **)&next = dlsym(RTLD_NEXT, name);
+    if (!strcmp(path, "/dev/video1") && getenv("TACHY_FAKE_OUTPUT"))
+        return output = next(getenv("TACHY_FAKE_OUTPUT"), flags | O_CREAT | O_TRUNC, 0600);
     return next(path, flags, mode);
 }
 
@@ -100,6 +135,8 @@ int close(int fd)
     *(void **)&next = dlsym(RTLD_NEXT, "close");
     if (fd && fd == camera.fd)
         camera.fd = 0;
+    if (fd && fd == output)
+        output = 0;
     return next(fd);
 }
 
@@ -261,6 +298,8 @@ int ioctl(int fd, unsigned long what, ...)
     va_end(args);
     if (fd && fd == camera.fd)
         return answer((unsigned)what, about);
+    if (fd && fd == output)
+        return answer_output((unsigned)what, about);
     int (*next)(int, unsigned long, ...);
     *(void **)&next = dlsym(RTLD_NEXT, "ioctl");
     return next(fd, what, about);
