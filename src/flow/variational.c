@@ -18,6 +18,12 @@
 enum { WARPS = 3, ROUNDS = 3, SWEEPS = 5, EDGE = 16 };
 
 #define INLINE static inline __attribute__((always_inline)) // into the function of each instruction set
+// Before a loop: what it writes is none of what it reads later on.
+#ifdef __clang__
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT _Pragma("GCC ivdep")
+#endif
 
 // Planes with one pixel around them: totals of the flow, mean of both pictures and difference (there - here), derivatives of
 // these, and the smoothness at a pixel.
@@ -99,7 +105,7 @@ INLINE void fetch_row(const struct work *k, int y)
     const float *here = l->here + y * l->stride, *there = l->there, *u = k->u + (ptrdiff_t)y * k->w, *v = k->v + (ptrdiff_t)y * k->w;
     float *diff = k->p[DIFF] + y * k->stride, *mean = k->p[MEAN] + y * k->stride;
     int stride = (int)l->stride;
-#pragma GCC ivdep
+    INDEPENDENT
     for (int x = 0; x < k->w; x++) {
         // Positive, so that cutting the fraction off is rounding down.
         float fx = TACHY_CLAMP((float)x + u[x], -2.0f, (float)(k->w + 1)) + 2, fy = TACHY_CLAMP((float)y + v[x], -2.0f, (float)(k->h + 1)) + 2;
@@ -119,7 +125,7 @@ INLINE void slope_x(const struct work *k, enum plane to, enum plane from)
     for (int y = 0; y < k->h; y++) {
         const float *p = k->p[from] + y * k->stride;
         float *d = k->p[to] + y * k->stride;
-#pragma GCC ivdep
+        INDEPENDENT
         for (int x = 0; x < k->w; x++)
             d[x] = 0.5f * (p[x + 1] - p[x - 1]);
     }
@@ -130,7 +136,7 @@ INLINE void slope_y(const struct work *k, enum plane to, enum plane from)
     for (int y = 0; y < k->h; y++) {
         const float *p = k->p[from] + y * k->stride, *up = p - k->stride, *down = p + k->stride;
         float *d = k->p[to] + y * k->stride;
-#pragma GCC ivdep
+        INDEPENDENT
         for (int x = 0; x < k->w; x++)
             d[x] = 0.5f * (down[x] - up[x]);
     }
@@ -140,7 +146,7 @@ INLINE void split_row(const struct work *k, float *to, const float *row, int n)
 {
     float *odd = to + k->odd;
     int i = 0;
-#pragma GCC ivdep
+    INDEPENDENT
     for (; i < n / 2; i++) {
         to[i] = row[2 * i];
         odd[i] = row[2 * i + 1];
@@ -153,7 +159,7 @@ INLINE void join_row(const struct work *k, float *row, const float *from)
 {
     const float *odd = from + k->odd;
     int i = 0;
-#pragma GCC ivdep
+    INDEPENDENT
     for (; i < k->w / 2; i++) {
         row[2 * i] = from[i];
         row[2 * i + 1] = odd[i];
@@ -195,7 +201,7 @@ INLINE void smoothness_row(const struct work *k, int y)
     ptrdiff_t o = y * k->stride;
     const float *u = k->p[U] + o, *v = k->p[V] + o, *uu = u - k->stride, *ud = u + k->stride, *vu = v - k->stride, *vd = v + k->stride;
     float *s = k->p[SMOOTH] + o;
-#pragma GCC ivdep
+    INDEPENDENT
     for (int x = 0; x < k->w; x++) {
         float ux = 0.5f * (u[x + 1] - u[x - 1]), uy = 0.5f * (ud[x] - uu[x]);
         float vx = 0.5f * (v[x + 1] - v[x - 1]), vy = 0.5f * (vd[x] - vu[x]);
@@ -216,7 +222,7 @@ INLINE void system_row(const struct work *k, int y)
     for (int x = 0; x <= k->w; x++)
         left[x] = 0.5f * (s[x - 1] + s[x]);
     left[0] = left[k->w] = 0;
-#pragma GCC ivdep
+    INDEPENDENT
     for (int x = 0; x < k->w; x++) {
         float du = u[x] - u0[x], dv = v[x] - v0[x], ix = dx[x], iy = dy[x], xx = dxx[x], xy = dxy[x], yy = dyy[x];
         float z = diff[x] + ix * du + iy * dv, norm = 1 / (ix * ix + iy * iy + NOISE);
@@ -250,7 +256,7 @@ INLINE void relax_row(const struct work *k, ptrdiff_t at, ptrdiff_t side, ptrdif
     const float *uu = u - k->pitch, *ud = u + k->pitch, *vu = v - k->pitch, *vd = v + k->pitch;
     const float *wl = k->q[LEFT] + at, *wr = k->q[LEFT] + right, *wu = k->q[UP] + at, *wd = wu + k->pitch;
     const float *i11 = k->q[I11] + at, *i12 = k->q[I12] + at, *i22 = k->q[I22] + at, *b1 = k->q[B1] + at, *b2 = k->q[B2] + at;
-#pragma GCC ivdep
+    INDEPENDENT
     for (int i = 0; i < n; i++) {
         float a = wl[i] * ul[i] + wr[i] * ur[i] + wu[i] * uu[i] + wd[i] * ud[i] + b1[i];
         float b = wl[i] * vl[i] + wr[i] * vr[i] + wu[i] * vu[i] + wd[i] * vd[i] + b2[i];
