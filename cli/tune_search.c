@@ -61,13 +61,26 @@ static int try_value(struct tune *t, const int *best, int row, int value, double
     int err = tune_run(t, at, t->frames, &trial);
     if (err < 0 || tune_stopped(t))
         return err;
-    double iou = 1, gain = tune_score(t, &trial) / base;
     snprintf(r->why[value], sizeof(r->why[value]), "%.*s", (int)sizeof(r->why[value]) - 1, trial.why);
-    if (gain > 1 / worth && r->changes) // one that is slow needs no judge
-        err = judge(t, at, &iou);
+    r->gain[value] = tune_score(t, &trial) / base;
+    return err;
+}
+
+// A value that may change results passes the guard or is out.
+static int judge_value(struct tune *t, const int *best, int row, int value)
+{
+    struct tune_row *r = &t->row[row];
+    double iou = 0;
+    int at[TUNE_ROWS];
+    if (!r->changes || !(r->gain[value] > 1 / worth)) // one that is slow needs no judge
+        return TACHY_OK;
+    memcpy(at, best, sizeof(at));
+    at[row] = value;
+    int err = tune_stopped(t) ? TACHY_OK : judge(t, at, &iou); // a stop leaves nothing that was not judged
     if (iou < asked_quality(t) && !tune_stopped(t))
         say_refused(t, iou, r->why[value], sizeof(r->why[value]));
-    r->gain[value] = iou < asked_quality(t) || tune_stopped(t) ? 0 : gain;
+    if (iou < asked_quality(t) || tune_stopped(t))
+        r->gain[value] = 0;
     return err;
 }
 
@@ -92,10 +105,12 @@ static int screen_row(struct tune *t, int *best, int row)
     if (err == TACHY_OK && !tune_stopped(t))
         err = tune_run(t, best, t->frames, &after);
     double before = tune_score(t, &base), later = tune_score(t, &after);
-    for (int v = 1; v < r->n; v++) {
+    for (int v = 1; v < r->n; v++)
         r->gain[v] *= later > 0 && before > 0 ? 2 * before / (before + later) : 1;
+    for (int v = 1; v < r->n && err == TACHY_OK; v++)
+        err = judge_value(t, best, row, v);
+    for (int v = 1; v < r->n; v++)
         top = r->gain[v] > r->gain[top] ? v : top;
-    }
     say_gains(t, r);
     best[row] = r->gain[top] > worth ? top : 0;
     return err;
