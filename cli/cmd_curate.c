@@ -10,14 +10,18 @@ static void show(void *user, const struct tachy_curate_progress *now) { progress
 
 static int print(const struct cli *c, const struct tachy_curate_summary *s, int err)
 {
-    char text[512];
-    json_t *o = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:f}", "files", s->files, "done", s->done, "before", s->before,
+    char text[640];
+    json_t *o = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:f, s:I, s:I}", "files", s->files, "done", s->done, "before", s->before,
                           "same", s->same, "other", s->other, "failed", s->failed, "left", s->left, "decoded", (json_int_t)s->decoded, "frames",
-                          (json_int_t)s->frames, "kept", (json_int_t)s->kept, "seconds", s->seconds);
+                          (json_int_t)s->frames, "kept", (json_int_t)s->kept, "seconds", s->seconds, "duplicates", (json_int_t)s->duplicates,
+                          "near_duplicates", (json_int_t)s->near_duplicates);
     snprintf(text, sizeof(text), "%d inputs: %d done, %d done before, %d copies, %d failed, %d of other shards, %d left\n"
              "%lld frames decoded in %.1f s (%.1f a second); %lld frames have results, %lld are kept\n", s->files, s->done, s->before,
              s->same, s->failed, s->other, s->left, (long long)s->decoded, s->seconds, s->seconds > 0 ? (double)s->decoded / s->seconds : 0,
              (long long)s->frames, (long long)s->kept);
+    if (s->duplicates || s->near_duplicates)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%lld frames are exact duplicates, %lld near ones\n",
+                 (long long)s->duplicates, (long long)s->near_duplicates);
     const char *file = tachy_settings_str(c->settings, "run.json");
     if (file)
         return cli_write_json(c, o);

@@ -43,6 +43,7 @@ struct tachy_curate_summary {
     int64_t frames;  // that have results, those of earlier runs included
     int64_t kept;    // of these, that the filter keeps
     double seconds;  // of this run
+    int64_t duplicates, near_duplicates; // of `frames`, if the settings look for them: like a frame before them
 };
 
 // Works on all inputs that the folder does not hold yet. An input that fails is listed, and the others go on.

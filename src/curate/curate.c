@@ -77,6 +77,8 @@ static int open_all(struct curate *c)
     if (err == TACHY_OK)
         err = curate_ledger_open(c);
     if (err == TACHY_OK)
+        err = curate_look_open(c);
+    if (err == TACHY_OK)
         err = curate_streams_open(c);
     return err == TACHY_OK ? open_pipeline(c) : err;
 }
@@ -85,6 +87,7 @@ static void close_all(struct curate *c)
 {
     curate_streams_close(c);
     tachy_pipeline_close(&c->pipeline);
+    curate_look_close(c);
     curate_ledger_close(c);
     curate_inputs_free(c);
     tachy_index_free(&c->seen);
@@ -153,6 +156,7 @@ static void count(struct curate *c)
         s->other += state == CURATE_OTHER;
     }
     curate_ledger_count(c, &s->frames, &s->kept);
+    curate_look_count(c);
     s->seconds = (double)(tachy_now_ns() - c->began) / 1e9;
 }
 

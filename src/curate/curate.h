@@ -42,12 +42,14 @@ struct curate_file {
     bool known;      // the digest is known
     int first;       // index of an input before it with the same bytes, plus one; 0: none
     char why[256];   // of a failure
+    bool looked;     // the reader's: look.c has seen frames of it
     int64_t begin;   // the writer's: where its lines begin in results.jsonl
     int64_t frames, kept, decoded;
     double share;    // of it that has been written, 0..1
 };
 
-struct curate_set; // streams.c
+struct curate_set;  // streams.c
+struct curate_look; // look.c
 
 // A frame on its way, or the end of an input.
 struct curate_record {
@@ -61,6 +63,11 @@ struct curate_record {
     int err;            // of the end: how the input ended; else TACHY_OK, or a task has failed on this frame
     bool retry;         // err is another frame's fault
     bool still;         // the input is a single picture
+    bool looked, compared; // what look.c has set: scene and cut, the three below
+    bool cut;           // the frame is the first of its scene
+    int64_t scene;      // in the input, from 0
+    int duplicate;      // of a frame before: 0 no, 1 near, 2 exact
+    uint64_t hash, digest;
     char picture[64];   // of a kept frame, in the folder of the results; "": none
     bool pushed[CURATE_TASKS_MAX];
     struct tachy_text text[CURATE_TASKS_MAX]; // a JSON object of each task that has seen it
@@ -97,6 +104,7 @@ struct curate {
     int room;          // records with a frame that may still be made
     int nb_room;
     struct curate_streams *streams;
+    struct curate_look *look; // the reader's; NULL: nothing asks for it
     atomic_bool stop;  // the writer cannot go on
     int read_err;      // of the reader, after it was joined
 
@@ -121,6 +129,15 @@ void curate_values_of_frame(const struct curate *c, struct curate_record *r);
 void curate_values_of_result(const struct curate *c, struct curate_record *r, int task, const struct tachy_result *result);
 // Warns of names that no frame had a value of: most likely they are misspelt.
 void curate_values_check(const struct curate *c);
+
+// look.c: scenes, and duplicates among the frames of all inputs. Nothing happens unless an expression or setting asks for them.
+// For the reader's thread. Open: after the folder of results, which has the frames of earlier runs.
+int curate_look_open(struct curate *c);
+void curate_look_close(struct curate *c);
+void curate_look_begin(struct curate *c, struct curate_file *f);
+void curate_look_failed(struct curate *c, const struct curate_file *f);
+int curate_look(struct curate *c, struct curate_record *r); // sets what the record has of it
+void curate_look_count(struct curate *c); // into the summary, of all frames with results
 
 // streams.c: a stream of each task for frames of one format, opened when the first such frame comes. The sets that were
 // used last are kept. One thread takes, any gives back.

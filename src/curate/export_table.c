@@ -13,7 +13,7 @@
 
 static const struct curate_column frame_columns[] = {
     {"file", CURATE_STRING}, {"frame", CURATE_INTEGER}, {"time", CURATE_REAL}, {"width", CURATE_INTEGER},
-    {"height", CURATE_INTEGER}, {"picture", CURATE_STRING},
+    {"height", CURATE_INTEGER}, {"picture", CURATE_STRING}, {"scene", CURATE_INTEGER}, {"duplicate", CURATE_INTEGER},
 };
 static const struct curate_column region_columns[] = {
     {"file", CURATE_STRING}, {"frame", CURATE_INTEGER}, {"task", CURATE_STRING}, {"region", CURATE_INTEGER},

@@ -142,11 +142,16 @@ static int push_frame(struct curate *c, struct input *in, tachy_frame *f)
     r->still = in->info->still;
     r->set = in->set;
     curate_set_ref(c, in->set);
+    int err = curate_look(c, r);
+    if (err < 0) {
+        curate_record_free(c, r);
+        return err;
+    }
     curate_values_of_frame(c, r);
     for (int i = 0; i < c->nb_tasks; i++)
         if (c->task[i].level == 0)
             push(c, r, i);
-    int err = r->err;
+    err = r->err;
     curate_queue_put(&c->queue[0], r);
     return err;
 }
@@ -193,7 +198,10 @@ static int read_file(struct curate *c, struct input *in)
         err = tachy_source_open(&in->source, &p);
     if (err == TACHY_OK) {
         in->info = tachy_source_info(in->source);
+        curate_look_begin(c, in->file);
         err = read_frames(c, in);
+        if (err < 0)
+            curate_look_failed(c, in->file);
     }
     tachy_source_close(&in->source);
     curate_set_unref(c, in->set);

@@ -29,6 +29,12 @@ static struct curate_value of_frame(const struct curate_record *r, const char *n
         return number(f->height);
     if (!strcmp(name, "aspect"))
         return number((double)f->width / f->height);
+    if (r->looked && !strcmp(name, "scene"))
+        return number((double)r->scene);
+    if (r->looked && !strcmp(name, "cut"))
+        return number(r->cut);
+    if (r->compared && !strcmp(name, "duplicate"))
+        return number(r->duplicate);
     return (struct curate_value){.kind = CURATE_NOTHING};
 }
 

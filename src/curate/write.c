@@ -20,6 +20,10 @@ void curate_line(struct tachy_text *t, const struct curate *c, const struct cura
     else
         tachy_text_add(t, "null");
     tachy_text_add(t, ",\"width\":%d,\"height\":%d,\"keep\":%s", f->width, f->height, keep ? "true" : "false");
+    if (r->looked)
+        tachy_text_add(t, ",\"scene\":%" PRId64 ",\"cut\":%s", r->scene, r->cut ? "true" : "false");
+    if (r->compared)
+        tachy_text_add(t, ",\"duplicate\":%d,\"hash\":\"%016" PRIx64 "\",\"digest\":\"%016" PRIx64 "\"", r->duplicate, r->hash, r->digest);
     if (r->picture[0])
         tachy_text_add(t, ",\"picture\":\"%s\"", r->picture);
     for (int i = 0; i < c->nb_tasks; i++) {

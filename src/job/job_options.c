@@ -25,8 +25,8 @@ const struct tachy_option tachy_job_options[] = {
 };
 
 const struct tachy_option tachy_job_run_options[] = {
-    {"run.profile", "profile", 0, TACHY_OPT_ENUM, .values = "fast|balanced|quality", .arg = "PRESET", .group = "Run",
-     .verbs = TACHY_VERB_RUN,
+    {"run.profile", "profile", 0, TACHY_OPT_ENUM, .values = "fast|balanced|quality|high-throughput|memory-constrained|cpu-only", .arg = "PRESET",
+     .group = "Run", .verbs = TACHY_VERB_RUN | TACHY_VERB_CURATE,
      .help = "settings that go together, from configs/PRESET.yaml; a file given with -c and the command line win "
              "over them"},
     {"task.stages", "stage", 0, TACHY_OPT_LIST, .arg = "NAME|FILE", .group = "Run", .verbs = TACHY_VERB_RUN,

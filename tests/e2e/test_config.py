@@ -9,6 +9,7 @@ import subprocess
 from common import ROOT, Case, ffprobe, main, models, run
 
 PRESETS = ["fast", "balanced", "quality"]
+CURATE_PRESETS = ["high-throughput", "memory-constrained", "cpu-only"]
 
 
 class Files(Case):
@@ -92,7 +93,7 @@ class Presets(Case):
         return json.loads(run("config", "--json", *args, cwd=self.tmp).stdout)
 
     def test_origin_names_file_and_line(self):
-        for name in PRESETS:
+        for name in PRESETS + CURATE_PRESETS:
             lines = (ROOT / "configs" / f"{name}.yaml").read_text().splitlines()
             seen = 0
             for path, row in self.settings("--profile", name).items():
@@ -129,7 +130,7 @@ class Presets(Case):
     def test_unknown(self):
         p = run("segment", "--profile", "fats", "in.mp4", check=False)
         self.assertEqual(p.returncode, 2)
-        self.assertIn('"fats" is not fast, balanced or quality', p.stderr)
+        self.assertIn('"fats" is not fast, balanced, quality, high-throughput', p.stderr)
 
     def test_library_without_its_presets(self):
         p = run("config", "--profile", "fast", check=False, env={**os.environ, "TACHY_CONFIGS": str(self.tmp)})
