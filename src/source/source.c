@@ -55,7 +55,7 @@ static const struct tachy_source_ops *choose(const struct tachy_source_params *p
         return &tachy_source_again;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(sources); i++)
         if (p->backend ? !strcmp(p->backend, sources[i]->name) : sources[i]->probe(p->url))
-            return sources[i];
+            return p->loop && sources[i] == &tachy_source_file ? &tachy_source_again : sources[i];
     tachy_msg(p->log, TACHY_LOG_ERR, "source: there is no backend named \"%s\"; use file or null",
               p->backend);
     return NULL;

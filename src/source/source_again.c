@@ -7,6 +7,7 @@
 
 // Cameras and addresses that come back: the input is one that tachy_source_file reads. When it is lost, its last picture stays
 // as a still, a few times a second, while a thread opens it again, at intervals that double. Sound ends with the first loss.
+// So do files that are read in a loop, which are opened again at once.
 
 static const uint64_t FIRST_RETRY = 500000000u, LAST_RETRY = 16000000000u; // ns between attempts
 static const uint64_t STILL = 200000000u;                                  // from still to still, at least
@@ -21,6 +22,7 @@ struct again {
     int64_t lost_at;     // the same when it was lost
     uint64_t lost_ns, still_ns, step; // since when; when the last still was given; from still to still
     bool back;           // the next frame is the first of a new connection
+    bool gave;           // a frame since it was opened
 
     // Between the reader and the thread that opens the input again.
     pthread_t thread;
@@ -194,14 +196,36 @@ static void adjust(tachy_source *s, tachy_frame *f)
     f->pts = av_rescale_q(f->pts, from, to);
     f->duration = av_rescale_q(f->duration, from, to);
     if (a->back) {
-        a->offset = TACHY_MAX(a->end, a->lost_at + ticks_since(s, a->lost_ns)) - f->pts;
+        int64_t now = s->params.loop ? a->end : TACHY_MAX(a->end, a->lost_at + ticks_since(s, a->lost_ns));
+        a->offset = now - f->pts;
         f->discontinuity = 1;
     }
     a->back = false;
     f->pts += a->offset;
     a->end = f->pts + TACHY_MAX(f->duration, 1);
+    a->gave = true;
     tachy_frame_unref(&a->last);
     a->last = tachy_frame_ref(f);
+}
+
+// From the start again, at once.
+static int begin_again(tachy_source *s)
+{
+    struct again *a = again_of(s);
+    if (!a->gave)
+        return TACHY_ERR_EOF; // it would never end
+    tachy_source_close(&a->inner);
+    if (s->side)
+        tachy_side_end(s->side);
+    a->params.want_side = false;
+    a->gave = false;
+    a->back = true;
+    int err = tachy_source_open(&a->inner, &a->params);
+    const struct tachy_video_info *i = err == TACHY_OK ? tachy_source_info(a->inner) : NULL;
+    if (i && !is_the_same(i, &s->info))
+        return tachy_fail(s->params.log, TACHY_ERR_UNSUPPORTED, "%s: has become another file (%dx%d, before %dx%d): start again", s->url,
+                          i->width, i->height, s->info.width, s->info.height);
+    return err;
 }
 
 // ---- The source
@@ -217,6 +241,12 @@ static int again_read(tachy_source *s, tachy_frame **out)
         }
         if (err == TACHY_OK && *out)
             return err;
+        if (err == TACHY_ERR_EOF && s->params.loop && a->inner) {
+            err = begin_again(s);
+            if (err < 0)
+                return err;
+            continue;
+        }
         bool whole = err == TACHY_ERR_EOF && s->info.duration > 0; // a recording, which has an end
         if (err == TACHY_ERR_INTERRUPTED || (err < 0 && !a->inner) || err == TACHY_ERR_UNSUPPORTED || whole)
             return err;
@@ -242,14 +272,21 @@ static int again_open(tachy_source *s)
     a->params.backend = "file";
     a->params.filter = NULL; // ours
     a->params.reconnect = 0;
+    a->params.loop = false;
     a->params.max_frames = 0;
     a->params.every_nth = 1;
+    if (s->params.loop && (!strcmp(s->url, "-") || !strncmp(s->url, "pipe:", 5)))
+        return tachy_fail(s->params.log, TACHY_ERR_INVAL, "--loop: standard input and pipes end once; name a file");
     if (!a->url || (s->params.camera_format && !a->camera_format))
         return TACHY_ERR_NOMEM;
     int err = tachy_source_open(&a->inner, &a->params);
     if (err < 0)
         return err;
     s->info = *tachy_source_info(a->inner);
+    if (s->params.loop) { // there is no end
+        s->info.frames = 0;
+        s->info.duration = 0;
+    }
     const struct tachy_rational fps = s->info.fps;
     a->step = fps.num > 0 ? TACHY_MAX(STILL, (uint64_t)(1e9 * fps.den / fps.num)) : STILL;
     if (s->side) { // the inner one's

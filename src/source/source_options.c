@@ -21,6 +21,8 @@ const struct tachy_option tachy_source_options[] = {
      .verbs = TACHY_VERB_RUN | TACHY_VERB_CURATE, .help = "take the frames 0, N, 2N, ... only"},
     {"input.realtime", "re", 0, TACHY_OPT_BOOL, "no", .group = "Input", .verbs = TACHY_VERB_RUN,
      .aliases = "realtime", .one_dash = true, .help = "read the input at its own rate, as a camera would deliver it"},
+    {"input.loop", "loop", 0, TACHY_OPT_BOOL, "no", .group = "Input", .verbs = TACHY_VERB_RUN,
+     .help = "read a file again and again until the run is stopped; with -re at its own rate"},
     {"input.filter", "vf-in", 0, TACHY_OPT_STRING, .arg = "GRAPH", .group = "Input", .verbs = TACHY_VERB_RUN | TACHY_VERB_CURATE,
      .help = "FFmpeg's filters for the decoded pictures (yadif,crop=iw/2), before the model sees them; on the CPU"},
     {"input.timeout", "timeout", 0, TACHY_OPT_FLOAT, .max = 1e6, .arg = "SECONDS", .group = "Input",
@@ -78,6 +80,7 @@ void tachy_source_read_settings(struct tachy_source_params *p, const tachy_setti
     p->max_frames = tachy_settings_int(s, "input.max_frames");
     p->every_nth = (int)tachy_settings_int(s, "input.every_nth");
     p->rate = tachy_settings_rate(s, "input.rate");
+    p->loop = tachy_settings_bool(s, "input.loop");
     p->filter = tachy_settings_str(s, "input.filter");
     tachy_settings_size(s, "input.camera_size", &p->camera_width, &p->camera_height);
     p->camera_rate = tachy_settings_rate(s, "input.camera_rate");

@@ -6,7 +6,7 @@ import threading
 import time
 import unittest
 
-from common import Case, ROOT, SANITIZER, TACHY, ffmpeg, main, models, run
+from common import Case, ROOT, SANITIZER, TACHY, ffmpeg, ffprobe, main, models, run
 
 PORTRAIT = ROOT / ".deps" / "media" / "astronaut.png"
 RUN = ["segment", "--focus", "off", "--mode", "mask"]
@@ -198,6 +198,26 @@ class Live(Case):
                 self.assertEqual(s["steps_down"], [])
 
     @unittest.skipIf(SANITIZER, "figures of time mean nothing")
+    def test_a_file_in_a_loop(self):
+        """Each pass has the masks of the first, smoothing included, and times go on."""
+        clip = self.clip("clip.mkv", "-c:v", "ffv1")
+        once = hashes(clip)
+        self.assertEqual(hashes(clip, "--loop", "--max-frames", 30), (3 * once)[:30])
+        self.assertEqual(hashes(clip, "--loop", "-ss", "0.2", "--max-frames", 10)[7:], hashes(clip, "-ss", "0.2")[:3])
+        sound, out = self.tmp / "sound.mkv", self.tmp / "out.mkv"
+        ffmpeg("-i", clip, "-f", "lavfi", "-i", "sine", "-t", 0.48, "-c:v", "copy", "-c:a", "pcm_s16le", sound)
+        run(*RUN, sound, "--loop", "--max-frames", 30, "-o", out, "-c:v", "ffv1")
+        info = ffprobe(out, "-show_packets")
+        times = sorted(float(p["pts_time"]) for p in info["packets"] if p["codec_type"] == "video")
+        self.assertEqual(len(times), 30)
+        for a, b in zip(times, times[1:]):
+            self.assertAlmostEqual(b - a, 0.04, delta=0.0011)
+        last = max(float(p["pts_time"]) for p in info["packets"] if p["codec_type"] == "audio")
+        self.assertLess(last, 0.5)
+        p = run(*RUN, "-i", "-", "--loop", "-f", "null", check=False, input="")
+        self.assertIn("standard input and pipes end once", p.stderr)
+        self.assertNotEqual(p.returncode, 0)
+
     def test_the_source_has_its_own_clock(self):
         start = time.monotonic()
         s, _ = self.summary("--live", "null:64x64@50,frames=100")
