@@ -20,6 +20,7 @@ enum { WARPS = 3, ROUNDS = 3, SWEEPS = 5, EDGE = 16 };
 #define INLINE static inline __attribute__((always_inline)) // into the function of each instruction set
 // Before a loop: what it writes is none of what it reads later on.
 #ifdef __clang__
+#pragma clang diagnostic ignored "-Wpass-failed" // builds that are optimised little and watched
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define INDEPENDENT _Pragma("GCC ivdep")

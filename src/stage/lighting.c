@@ -2,6 +2,7 @@
 #include "measure/light.h"
 #include "stage/small.h"
 #include "stage/stages.h"
+#include "stage/track.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ struct worker {
     int width, height; // of the frames that the pictures are for; 0: none yet
     struct small_picture picture[PICTURES];
     struct tachy_face face;
-    struct tachy_lit place[TACHY_FACE_POINTS];
+    struct tachy_lit place[TACHY_FACE_SKIN];
 };
 
 // What changes are measured from, of a stream.
@@ -59,7 +60,7 @@ static const struct tachy_region *largest_face(const struct tachy_result *r)
 {
     const struct tachy_region *best = NULL;
     for (int i = 0; i < r->nb_regions; i++)
-        if (r->regions[i].nb_points >= TACHY_FACE_POINTS && (!best || r->regions[i].w * r->regions[i].h > best->w * best->h))
+        if (r->regions[i].nb_points >= TACHY_FACE_SKIN && (!best || r->regions[i].w * r->regions[i].h > best->w * best->h))
             best = &r->regions[i];
     return best;
 }
@@ -70,7 +71,7 @@ static void add_normals(struct worker *w)
     const struct tachy_face *f = &w->face;
     for (int i = f->skin; i < f->triangles; i++) {
         const int16_t *c = f->triangle[i].corner;
-        if (TACHY_MAX(c[0], TACHY_MAX(c[1], c[2])) >= TACHY_FACE_POINTS || TACHY_MIN(c[0], TACHY_MIN(c[1], c[2])) < 0)
+        if (TACHY_MAX(c[0], TACHY_MAX(c[1], c[2])) >= TACHY_FACE_SKIN || TACHY_MIN(c[0], TACHY_MIN(c[1], c[2])) < 0)
             continue; // of a ring
         const float *a = f->point[c[0]], *b = f->point[c[1]], *d = f->point[c[2]];
         double u[3], v[3], n[3];
@@ -117,7 +118,7 @@ static bool is_plain(const struct tachy_face *f, int i)
 static int places_of(struct worker *w, const struct tachy_region *r)
 {
     int n = 0;
-    for (int i = 0; i < TACHY_FACE_POINTS; i++) {
+    for (int i = 0; i < TACHY_FACE_SKIN; i++) {
         struct tachy_lit p = w->place[i];
         double length = sqrt(p.normal[0] * p.normal[0] + p.normal[1] * p.normal[1] + p.normal[2] * p.normal[2]);
         if (!(length > 0) || !is_plain(&w->face, i) || p.normal[2] < 0.15 * length || !light_at(w, (double)r->points[i].x, (double)r->points[i].y, &p.light))
@@ -134,11 +135,7 @@ static bool face_light(struct worker *w, const struct tachy_region *r, double di
     tachy_face_points point;
     if (!r)
         return false;
-    for (int i = 0; i < TACHY_FACE_POINTS; i++) {
-        point[i][0] = r->points[i].x;
-        point[i][1] = r->points[i].y;
-        point[i][2] = r->points[i].z;
-    }
+    track_face_points(r, point);
     memset(w->place, 0, sizeof(w->place));
     if (tachy_face_open(&w->face, point) < 0)
         return false;
