@@ -80,6 +80,21 @@ const char *tachy_path_number(const char *name, const char **end, int *digits)
     return NULL;
 }
 
+bool tachy_path_extension_in(const char *extension, const char *words)
+{
+    size_t n = strlen(extension);
+    for (const char *w = words; *w; w += strcspn(w, "|"), w += *w == '|')
+        if (strcspn(w, "|") == n && !strncasecmp(w, extension, n))
+            return true;
+    return false;
+}
+
+bool tachy_path_is_picture(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot && tachy_path_extension_in(dot + 1, TACHY_PICTURES_IN);
+}
+
 enum tachy_text_format tachy_text_format(const char *file, const char *format)
 {
     if (format)

@@ -10,6 +10,15 @@ bool tachy_path_outside(const char *path, const char *file);
 // Whether a name ends in `tail`, in capitals or not; `name` may be NULL.
 bool tachy_path_ends(const char *name, const char *tail);
 
+// Whether an extension without its dot is one of "mp4|mov", in capitals or not.
+bool tachy_path_extension_in(const char *extension, const char *words);
+
+// Extensions of pictures that are written as well as read (others become PNG), and of all that are read.
+#define TACHY_PICTURES_OUT "png|jpg|jpeg|bmp|tif|tiff|webp|ppm"
+#define TACHY_PICTURES_IN TACHY_PICTURES_OUT "|pgm|pbm|pnm|heic|heif|avif|jxl|jp2|exr|dpx|tga|qoi|psd"
+// "a.JPG": by the name alone.
+bool tachy_path_is_picture(const char *name);
+
 // "https://...", "rtmp://...": an address, not a file.
 bool tachy_path_is_address(const char *name);
 // "window", "window:full": on a screen, not a file.

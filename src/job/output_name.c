@@ -3,35 +3,15 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
 
-// Whether `ext` is one of "mp4|mov", in any case.
-static bool one_of(const char *ext, const char *words)
-{
-    size_t n = strlen(ext);
-    for (const char *w = words; *w; w += strcspn(w, "|"), w += *w == '|')
-        if (strcspn(w, "|") == n && !strncasecmp(w, ext, n))
-            return true;
-    return false;
-}
-
-// Pictures that are written as well as read; others become PNG.
-#define PICTURES_OUT "png|jpg|jpeg|bmp|tif|tiff|webp|ppm"
-#define PICTURES_IN PICTURES_OUT "|pgm|pbm|pnm|heic|heif|avif|jxl|jp2|exr|dpx|tga|qoi|psd"
 // Containers that are written as well as read; others become Matroska, which holds every
 // kind of sound and subtitle.
 #define VIDEOS_OUT "mp4|m4v|mov|mkv|webm|ts|avi|mpg|nut"
 #define VIDEOS_IN VIDEOS_OUT "|m2ts|mts|mpeg|wmv|flv|ogv|3gp|mxf|y4m|gif"
 
-static bool is_picture(const char *name)
-{
-    const char *dot = strrchr(name, '.');
-    return dot && one_of(dot + 1, PICTURES_IN);
-}
-
 bool tachy_job_takes(const char *name)
 {
-    return name && name[0] != '.' && one_of(job_extension(name), PICTURES_IN "|" VIDEOS_IN);
+    return name && name[0] != '.' && tachy_path_extension_in(job_extension(name), TACHY_PICTURES_IN "|" VIDEOS_IN);
 }
 
 // The extension of a muxer's usual files.
@@ -54,10 +34,10 @@ static const char *pick_extension(const char *ext, bool picture, const char *mod
     if (!strcmp(mode, "json"))
         return "jsonl";
     if (picture)
-        return strcmp(mode, "alpha") && one_of(ext, PICTURES_OUT) ? ext : "png";
+        return strcmp(mode, "alpha") && tachy_path_extension_in(ext, TACHY_PICTURES_OUT) ? ext : "png";
     if (!strcmp(mode, "alpha"))
         return "mov";
-    return one_of(ext, VIDEOS_OUT) ? ext : "mkv";
+    return tachy_path_extension_in(ext, VIDEOS_OUT) ? ext : "mkv";
 }
 
 // Name of the input without what belongs to an address, or to a device, as an allocated text.
@@ -116,14 +96,14 @@ char *job_output_name(const char *input, const char *mode, const char *format, c
     char *dot = strrchr(name, '.');
     if (dot == name) // a hidden file's name has no extension
         dot = NULL;
-    bool picture = is_picture(stem);
+    bool picture = tachy_path_is_picture(stem);
     const char *in_ext = dot ? dot + 1 : "";
     const char *ext = pick_extension(in_ext, picture, mode, format);
     char kept[16];
     snprintf(kept, sizeof(kept), "%s", ext); // `ext` may lie in `stem`
     if (dot)
         *dot = '\0';
-    if (!one_of(kept, PICTURES_OUT))
+    if (!tachy_path_extension_in(kept, TACHY_PICTURES_OUT))
         drop_pattern(stem);
     char *out = join(folder, stem, mode, kept);
     free(stem);

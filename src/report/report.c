@@ -32,7 +32,9 @@ const char *report_cell(const json_t *point, int column, char *buf, size_t size)
     const json_t *v = json_object_get(point, report_columns[column]);
     if (json_is_string(v))
         return json_string_value(v);
-    snprintf(buf, size, json_is_number(v) ? "%.6g" : "", json_number_value(v));
+    if (!json_is_number(v))
+        return "";
+    snprintf(buf, size, "%.6g", json_number_value(v));
     return buf;
 }
 

@@ -1,5 +1,6 @@
 #include "animate/face.h"
 #include "base/options.h"
+#include "base/path.h"
 #include "stage/composite.h"
 #include "stage/stages.h"
 #include "stage/track.h"
@@ -7,7 +8,6 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <tachy/job.h>
 #include <tachy/source.h>
 
 // A face moves a portrait, in two stages. The first is in order: it knows the driver at rest and says how the portrait
@@ -189,7 +189,7 @@ static int add_portrait(struct tachy_stage *st, const char *file)
     return err;
 }
 
-static int is_picture(const struct dirent *e) { return e->d_name[0] != '.' && tachy_job_takes(e->d_name); }
+static int is_picture(const struct dirent *e) { return e->d_name[0] != '.' && tachy_path_is_picture(e->d_name); }
 
 static int add_folder(struct tachy_stage *st, const char *folder)
 {
