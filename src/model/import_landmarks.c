@@ -22,20 +22,34 @@ static int binary(struct onnx_graph *g, const char *op, int a, int b)
 
 static int times(struct onnx_graph *g, int a, float by) { return binary(g, "Mul", a, onnx_float(g, by)); }
 
+// Operands are made one after the other, so that a file has the same bytes whichever compiler built this.
+static int products(struct onnx_graph *g, const char *op, int a, int b, int c, int d)
+{
+    int left = binary(g, "Mul", a, b), right = binary(g, "Mul", c, d);
+    return binary(g, op, left, right);
+}
+
+static int scaled(struct onnx_graph *g, const char *op, int a, float by_a, int b, float by_b)
+{
+    int left = times(g, a, by_a), right = times(g, b, by_b);
+    return binary(g, op, left, right);
+}
+
 // Elements from..end - 1 of one axis.
 static int part(struct onnx_graph *g, int x, int axis, int64_t from, int64_t end)
 {
     struct onnx_shape s = g->values[x].shape;
     s.dim[axis] = end - from;
-    int in[4] = {x, onnx_ints(g, 1, &from), onnx_ints(g, 1, &end), onnx_ints(g, 1, (int64_t[]){axis})};
-    return onnx_add(g, "Slice", 4, in, ONNX_FLOAT, &s);
+    int first = onnx_ints(g, 1, &from), last = onnx_ints(g, 1, &end), along = onnx_ints(g, 1, (int64_t[]){axis});
+    return onnx_add(g, "Slice", 4, (int[]){x, first, last, along}, ONNX_FLOAT, &s);
 }
 
 // Points by number: [1][n][1] of one coordinate.
 static int pick(struct onnx_graph *g, int x, int n, const int64_t *which, int coordinate)
 {
-    int some = onnx_add(g, "Gather", 2, (int[]){x, onnx_ints(g, n, which)}, ONNX_FLOAT,
-                        &(struct onnx_shape){3, {1, n, g->values[x].shape.dim[2]}});
+    int64_t depth = g->values[x].shape.dim[2];
+    int by = onnx_ints(g, n, which);
+    int some = onnx_add(g, "Gather", 2, (int[]){x, by}, ONNX_FLOAT, &(struct onnx_shape){3, {1, n, depth}});
     onnx_set_int(onnx_maker(g, some), "axis", 1);
     return part(g, some, 2, coordinate, coordinate + 1);
 }
@@ -77,14 +91,14 @@ static bool read_crop(const struct import *im, int64_t points, struct crop *c)
 // Cosine and sine of the angle that brings the line from left to right to the target's direction.
 static void angle(struct onnx_graph *g, int x, const struct crop *c, int *cosine, int *sine)
 {
-    int dx = binary(g, "Sub", pick(g, x, 1, &c->right, 0), pick(g, x, 1, &c->left, 0));
-    int dy = binary(g, "Sub", pick(g, x, 1, &c->right, 1), pick(g, x, 1, &c->left, 1));
-    int squares = binary(g, "Add", binary(g, "Mul", dx, dx), binary(g, "Mul", dy, dy));
+    int right_x = pick(g, x, 1, &c->right, 0), left_x = pick(g, x, 1, &c->left, 0), dx = binary(g, "Sub", right_x, left_x);
+    int right_y = pick(g, x, 1, &c->right, 1), left_y = pick(g, x, 1, &c->left, 1), dy = binary(g, "Sub", right_y, left_y);
+    int squares = products(g, "Add", dx, dx, dy, dy);
     int size = onnx_unary(g, "Sqrt", binary(g, "Max", squares, onnx_float(g, 1e-20f)));
     int along = binary(g, "Div", dx, size), down = binary(g, "Div", dy, size);
     float ct = (float)cos(c->target), st = (float)sin(c->target);
-    *cosine = binary(g, "Add", times(g, along, ct), times(g, down, st));
-    *sine = binary(g, "Sub", times(g, along, st), times(g, down, ct));
+    *cosine = scaled(g, "Add", along, ct, down, st);
+    *sine = scaled(g, "Sub", along, st, down, ct);
 }
 
 // Rows of the matrix from the crop's pixels to the points' plane: shift to the middle, turn back, scale, centre.
@@ -93,8 +107,8 @@ static int matrix(struct onnx_graph *g, int x, const struct crop *c)
     int co, si;
     angle(g, x, c, &co, &si);
     int px = pick(g, x, c->n, c->subset, 0), py = pick(g, x, c->n, c->subset, 1);
-    int tx = binary(g, "Sub", binary(g, "Mul", px, co), binary(g, "Mul", py, si));
-    int ty = binary(g, "Add", binary(g, "Mul", px, si), binary(g, "Mul", py, co));
+    int tx = products(g, "Sub", px, co, py, si);
+    int ty = products(g, "Add", px, si, py, co);
     int x1 = reduce(g, "ReduceMax", tx), x0 = reduce(g, "ReduceMin", tx);
     int y1 = reduce(g, "ReduceMax", ty), y0 = reduce(g, "ReduceMin", ty);
     int mx = times(g, binary(g, "Add", x0, x1), 0.5f), my = times(g, binary(g, "Add", y0, y1), 0.5f);
@@ -103,10 +117,10 @@ static int matrix(struct onnx_graph *g, int x, const struct crop *c)
     int a = binary(g, "Mul", co, sx), b = binary(g, "Mul", si, sy);
     int d = times(g, binary(g, "Mul", si, sx), -1), e = binary(g, "Mul", co, sy);
     float w = (float)(c->width / 2), h = (float)(c->height / 2);
-    int cx = binary(g, "Add", binary(g, "Mul", mx, co), binary(g, "Mul", my, si));
-    int cy = binary(g, "Sub", binary(g, "Mul", my, co), binary(g, "Mul", mx, si));
-    int tx0 = binary(g, "Sub", cx, binary(g, "Add", times(g, a, w), times(g, b, h)));
-    int ty0 = binary(g, "Sub", cy, binary(g, "Add", times(g, d, w), times(g, e, h)));
+    int cx = products(g, "Add", mx, co, my, si);
+    int cy = products(g, "Sub", my, co, mx, si);
+    int tx0 = binary(g, "Sub", cx, scaled(g, "Add", a, w, b, h));
+    int ty0 = binary(g, "Sub", cy, scaled(g, "Add", d, w, e, h));
     int none = times(g, co, 0), one = binary(g, "Add", none, onnx_float(g, 1));
     int all[16] = {a, b, none, tx0, d, e, none, ty0, none, none, one, none, none, none, none, one};
     int y = onnx_add(g, "Concat", 16, all, ONNX_FLOAT, &(struct onnx_shape){3, {1, 16, 1}});
@@ -148,7 +162,8 @@ static int centres(struct onnx_graph *g, int64_t w, int64_t h)
 static int far_outside(struct onnx_graph *g, int at, float most)
 {
     struct onnx_shape s = g->values[at].shape;
-    int inside = onnx_add(g, "Clip", 3, (int[]){at, onnx_float(g, 0), onnx_float(g, most)}, ONNX_FLOAT, &s);
+    int least = onnx_float(g, 0), top = onnx_float(g, most);
+    int inside = onnx_add(g, "Clip", 3, (int[]){at, least, top}, ONNX_FLOAT, &s);
     return binary(g, "Add", at, times(g, binary(g, "Sub", at, inside), 1e4f));
 }
 
@@ -172,8 +187,9 @@ int import_transform_bilinear(struct import *im)
     int axis[2];
     for (int k = 0; k < 2; k++) { // to -1..1 from the first element's centre to the last's
         float most = (float)(x->shape[k ? 1 : 2] - 1);
-        int place = binary(g, "Sub", part(g, at, 1, k, k + 1), onnx_float(g, 0.5f));
-        axis[k] = binary(g, "Sub", times(g, far_outside(g, place, most), 2 / most), onnx_float(g, 1));
+        int pixel = part(g, at, 1, k, k + 1), place = binary(g, "Sub", pixel, onnx_float(g, 0.5f));
+        int span = times(g, far_outside(g, place, most), 2 / most);
+        axis[k] = binary(g, "Sub", span, onnx_float(g, 1));
     }
     int both = onnx_add(g, "Concat", 2, axis, ONNX_FLOAT, &(struct onnx_shape){3, {1, 2, cells}});
     onnx_set_int(onnx_maker(g, both), "axis", 1);
