@@ -281,7 +281,7 @@ static int model_verify(struct cli *c, const char *name)
     int err = open_model(c, name, false, &m);
     if (err == TACHY_OK) {
         const struct tachy_card *card = tachy_model_card(m);
-        const char *why = not_run(card), *digest = card->sha256[0] ? "the digest is right" : "no SHA-256 in the card, not verified";
+        const char *why = not_run(card), *digest = card->sha256[0] ? "the digest is right" : "no SHA-256 in the card; not verified";
         err = why ? TACHY_OK : run_frames(c, name, card);
         if (err == TACHY_OK)
             printf("%s: %s; %s%s (%s)\n", name, digest, why ? "it was not run: " : "it runs as its card says",

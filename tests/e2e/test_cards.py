@@ -194,6 +194,9 @@ class Cards(common.Case):
         self.assertEqual((p.returncode, p.stderr), (0, ""))
         self.assertEqual(set(asked), set(answers) | {f"constants.r{i}i" for i in range(1, 5)})
         self.assertIn("it runs as its card says", p.stdout)
+        del mine["sha256"]
+        path.write_text(json.dumps(mine))
+        self.assertIn("no SHA-256 in the card; not verified", self.verify(model, path).stdout)
 
     def test_verify_finds_a_wrong_meaning(self):
         card = next(c for c in cards() if c["name"] == "birefnet-portrait")
