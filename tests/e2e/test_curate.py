@@ -119,22 +119,31 @@ class Curate(common.Case):
             clip(self.inputs / f"{i}.mp4", 12 + i, at=i / 8)
         shutil.copy(self.inputs / "3.mp4", self.inputs / "copy.mp4")
         self.curate(self.inputs, out="whole", timeout=600)
+        kills, rng = 0, random.Random(3)
+        for _ in range(20):  # a quick machine ends before there were many: once more from the beginning
+            kills += self.killed(rng, 20 - kills)
+            for name in ("results.jsonl", "files.jsonl", "job.json"):
+                self.assertEqual((self.tmp / "out" / name).read_bytes(), (self.tmp / "whole" / name).read_bytes(), name)
+            if kills >= 10:
+                break
+            shutil.rmtree(self.tmp / "out")
+        self.assertGreaterEqual(kills, 10)
+
+    def killed(self, rng, most):
+        """Runs until one comes to its end, each killed at some moment, up to `most` of them; returns how many were."""
         kills, ended = 0, False
-        rng = random.Random(3)
         while not ended:  # each run does a little more, or at least begins
             p = subprocess.Popen([TACHY, "curate", "--tasks", "detect", "-q", "-o", self.tmp / "out", self.inputs])
             files = self.tmp / "out" / "files.jsonl"
             done = files.read_bytes().count(b"\n") if files.exists() else 0
-            more = rng.choice((0, 0, 1)) if kills < 20 else 99
+            more = rng.choice((0, 0, 1)) if kills < most else 99
             while p.poll() is None and (not files.exists() or files.read_bytes().count(b"\n") < done + more):
                 time.sleep(0.002)
             time.sleep(rng.random() * 0.05 if more < 99 else 0)
             p.kill() if more < 99 else p.wait()
             ended = p.wait() == 0
             kills += p.returncode == -signal.SIGKILL
-        self.assertGreaterEqual(kills, 10)
-        for name in ("results.jsonl", "files.jsonl", "job.json"):
-            self.assertEqual((self.tmp / "out" / name).read_bytes(), (self.tmp / "whole" / name).read_bytes(), name)
+        return kills
 
     def test_further_forms(self):
         clip(self.inputs / "a, b.mp4", 4)
