@@ -177,7 +177,7 @@ static bool prefers_outer(const struct cli *c, const struct found *f)
 static void prefer_own(const struct cli *c, struct found *f)
 {
     char path[128];
-    unsigned verbs = (c->verb ? c->verb->options : 0) | (c->inner ? c->inner->options : 0);
+    uint64_t verbs = (c->verb ? c->verb->options : 0) | (c->inner ? c->inner->options : 0);
     if (c->verb && c->verb->wraps)
         verbs = prefers_outer(c, f) ? c->verb->options : verbs;
     if (!verbs || (f->option->verbs & verbs))
@@ -262,7 +262,7 @@ static int check_verb(const struct parser *p)
 {
     const struct verb *v = p->c->verb;
     char name[80];
-    unsigned options = (v ? v->options : 0) | (p->c->inner ? p->c->inner->options : 0);
+    uint64_t options = (v ? v->options : 0) | (p->c->inner ? p->c->inner->options : 0);
     const char *const *outputs;
     if (v && !(options & TACHY_VERB_RUN) && tachy_settings_list(p->c->settings, "output.file", &outputs) > 1) {
         message_error("tachy %s writes one output; give -o once", v->name);

@@ -44,13 +44,13 @@ struct verb {
     const char *summary;  // one line, lower case, no full stop
     const char *details;  // paragraphs, separated by an empty line; may be NULL
     const char *words;    // first arguments to choose from: "list|pull"; may be NULL
-    unsigned options;     // TACHY_VERB_*: rows of the option table that belong here
-    unsigned by_path;     // TACHY_VERB_*: rows that are taken by their path alone, --pose.max_people, and are not in help
+    uint64_t options;     // TACHY_VERB_*: rows of the option table that belong here
+    uint64_t by_path;     // TACHY_VERB_*: rows that are taken by their path alone, --pose.max_people, and are not in help
     const struct tachy_example *examples; // ends with {0}; NULL: none
     bool wraps;           // another verb and its arguments follow: tachy profile segment ...
     int (*run)(struct cli *c); // returns an exit status
 };
-enum { VERB_GENERAL = 1 << 15 }; // takes the rows of TACHY_VERB_ALL only
+enum { VERB_GENERAL = 1 << 30 }; // takes the rows of TACHY_VERB_ALL only
 
 extern const struct verb verb_probe, verb_doctor, verb_model, verb_engine, verb_config, verb_profile, verb_tune, verb_bench, verb_report,
     verb_plot, verb_replay, verb_compare, verb_compare_mattes, verb_curate, verb_shell, verb_help, verb_man, verb_completion;

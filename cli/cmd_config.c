@@ -62,7 +62,7 @@ static void print_markdown(void)
 }
 
 // Without --all: what a job of the usual task reads, and the command around it.
-static unsigned shown_rows(void)
+static uint64_t shown_rows(void)
 {
     return TACHY_VERB_COMMAND | TACHY_VERB_PROFILE | (cli_verb("segment")->options & (TACHY_VERB_RUN | TACHY_VERB_TASKS));
 }

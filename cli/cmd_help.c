@@ -38,7 +38,7 @@ static void print_option(FILE *f, const struct tachy_option *o, int width)
     fputc('\n', f);
 }
 
-static void print_options(FILE *f, unsigned verbs, int width)
+static void print_options(FILE *f, uint64_t verbs, int width)
 {
     const char *group = NULL;
     for (const struct tachy_option *o = tachy_options(); o->path; o++) {

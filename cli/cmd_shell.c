@@ -119,7 +119,7 @@ static void free_job(struct job *j)
 // Applies what `set` has kept. An option of the command itself wins; options of other tasks are left out.
 static int apply_presets(const tachy_settings *presets, const struct cli *c)
 {
-    unsigned verbs = c->verb->options | (c->inner ? c->inner->options : 0);
+    uint64_t verbs = c->verb->options | (c->inner ? c->inner->options : 0);
     int err = TACHY_OK;
     for (const struct tachy_option *o = tachy_options(); o->path && err == TACHY_OK; o++)
         if (o->verbs & verbs && tachy_settings_is_set(presets, o->path) &&

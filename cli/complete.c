@@ -46,7 +46,7 @@ static void add_option(const struct tachy_option *o, add_word *add, void *to)
 // A verb around another takes the options of what it runs as well. `v` NULL: those of every command.
 static void add_options(const struct verb *v, add_word *add, void *to)
 {
-    unsigned verbs = v ? v->options : VERB_GENERAL;
+    uint64_t verbs = v ? v->options : VERB_GENERAL;
     if (v && v->wraps)
         verbs |= TACHY_VERB_RUN | TACHY_VERB_COMMAND | TACHY_VERB_TASKS;
     for (const struct tachy_option *o = tachy_options(); o->path; o++)

@@ -26,7 +26,7 @@ struct tachy_job_params {
     const char *task;               // required: name of a task (tachy_task_at())
     const tachy_settings *settings; // required; copied
     // Options that the program reads itself, as TACHY_VERB_* bits: the job takes them and leaves them alone.
-    unsigned reads;
+    uint64_t reads;
     // Each may be NULL. `begin` and `end` are never called at the same time. With run.parallel they are called from
     // threads of the job's, else, as `progress`, from the one in tachy_job_run().
     void (*begin)(void *user, const struct tachy_job_file *f);

@@ -39,10 +39,10 @@ enum {
     TACHY_VERB_CURATE = 1 << 12,
     TACHY_VERB_RESULTS = 1 << 13, // of runs: compare, report, plot
     TACHY_VERB_BENCH = 1 << 14,
-    TACHY_VERB_ALL = 0xfffe,     // every verb of the command, but no job
+    TACHY_VERB_ALL = 0x7ffffffe, // every verb of the command, but no job
 };
-#define TACHY_VERB_TASK(i) (1u << (16 + (i))) // a job of the task tachy_task_at(i), i: 0..15
-#define TACHY_VERB_TASKS (~0u << 16)          // of any of them
+#define TACHY_VERB_TASK(i) (UINT64_C(1) << (32 + (i))) // a job of the task tachy_task_at(i), i: 0..31
+#define TACHY_VERB_TASKS (~UINT64_C(0) << 32)         // of any of them
 
 // Another key of a configuration file for a row.
 struct tachy_key {
@@ -62,7 +62,7 @@ struct tachy_option {
     const char *arg;    // placeholder in help: "FILE"; NULL: by type
     const char *group;  // heading in help: "Input"
     const char *help;   // one sentence, lower case, no full stop
-    unsigned verbs;
+    uint64_t verbs;
     const char *bare;    // value of a --name without one; another is given as --name=VALUE, a
                          // number or an address also after a blank; NULL: needs a value (BOOL: yes)
     const char *aliases; // other names on the command line: "vcodec|codec:v"; may be NULL
@@ -146,7 +146,7 @@ TACHY_API const char *tachy_settings_origin(const tachy_settings *s, const char 
 // The settings as a configuration file, which tachy_settings_load() takes, with the origin of each as a comment: what
 // was set, and the rest of the rows that one of `verbs` reads (0: none; ~0u: all). And as a JSON object: path -> value,
 // origin, and no_effect_yet or not_needed where that is so. *yaml and *json: free with tachy_free(). TACHY_ERR_NOMEM.
-TACHY_API int tachy_settings_yaml(char **yaml, const tachy_settings *s, unsigned verbs);
+TACHY_API int tachy_settings_yaml(char **yaml, const tachy_settings *s, uint64_t verbs);
 TACHY_API int tachy_settings_json(char **json, const tachy_settings *s);
 
 #ifdef __cplusplus

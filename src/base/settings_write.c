@@ -104,7 +104,7 @@ static bool is_first(const struct tachy_option *table, const struct tachy_option
     return table == o;
 }
 
-static void put_all(FILE *f, const tachy_settings *s, unsigned verbs)
+static void put_all(FILE *f, const tachy_settings *s, uint64_t verbs)
 {
     const struct tachy_option *table = tachy_settings_options(s);
     const char *previous = "";
@@ -119,7 +119,7 @@ static void put_all(FILE *f, const tachy_settings *s, unsigned verbs)
     }
 }
 
-int tachy_settings_yaml(char **yaml, const tachy_settings *s, unsigned verbs)
+int tachy_settings_yaml(char **yaml, const tachy_settings *s, uint64_t verbs)
 {
     size_t size;
     TACHY_CLEAR(yaml);

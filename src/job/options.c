@@ -16,7 +16,7 @@ static size_t nb_joined;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 // Groups stay together: a row goes behind the last one of its group.
-static void add_row(const struct tachy_option *row, unsigned verbs)
+static void add_row(const struct tachy_option *row, uint64_t verbs)
 {
     int known = tachy_option_index(joined, row->path);
     if (known >= 0) { // two tasks share a stage
@@ -34,7 +34,7 @@ static void add_row(const struct tachy_option *row, unsigned verbs)
     joined[at].verbs |= verbs;
 }
 
-static void add(const struct tachy_option *rows, unsigned verbs)
+static void add(const struct tachy_option *rows, uint64_t verbs)
 {
     for (; rows && rows->path; rows++)
         add_row(rows, verbs);

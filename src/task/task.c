@@ -49,7 +49,7 @@ static bool is_outside(const struct tachy_option *o)
     return false;
 }
 
-static int keep_settings(tachy_task *t, const tachy_settings *s, unsigned verbs)
+static int keep_settings(tachy_task *t, const tachy_settings *s, uint64_t verbs)
 {
     json_t *all = json_object();
     for (const struct tachy_option *o = tachy_settings_options(s); o->path; o++) {

@@ -165,13 +165,11 @@ class RealRuns(unittest.TestCase):
             self.assertTrue(all(len(g["figures"]) == 5 for g in got))
 
     def test_slow_down_is_found(self):
-        """5 % more time. On these runs, whose pairs differ by 6.6 % (standard deviation of CPU time per frame), 30 pairs find
-        it nearly always and 20 mostly."""
-        for n, least in ((20, 0.8), (30, 0.95)):
-            rng = random.Random(12)
-            found = sum(g["verdict"] == "worse" for g in ask([pairs(rng, n, 1.05) for _ in range(300)]))
-            print(f"5 % slower, {n} pairs: found in {found} of 300")
-            self.assertGreaterEqual(found, least * 300)
+        """5 % more time is found by 20 pairs, on runs of a quiet machine."""
+        rng = random.Random(12)
+        found = sum(g["verdict"] == "worse" for g in ask([pairs(rng, 20, 1.05) for _ in range(300)]))
+        print(f"5 % slower, 20 pairs: found in {found} of 300")
+        self.assertGreaterEqual(found, 285)
 
 
 SCHEMA = json.loads((ROOT / "docs/result.schema.json").read_text())
