@@ -1,6 +1,7 @@
 #include "cli.h"
 
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <tachy/doctor.h>
 #include <unistd.h>
@@ -47,14 +48,19 @@ static int run_doctor(struct cli *c)
     int err = get_report(&c->log, &text, &r);
     if (err < 0)
         return message_failed(err);
+    json_object_set_new(json_object_get(r, "machine"), "memory_bytes_per_s", json_real(tachy_doctor_bandwidth()));
+    char *all = json_dumps(r, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     int status = json_array_size(json_object_get(r, "missing")) ? STATUS_FAILED : STATUS_OK;
-    if (json)
-        err = write_text(json, text);
-    else if ((err = tachy_doctor_text(&lines, text)) == TACHY_OK)
+    if (!all)
+        err = TACHY_ERR_NOMEM;
+    else if (json)
+        err = write_text(json, all);
+    else if ((err = tachy_doctor_text(&lines, all)) == TACHY_OK)
         print_lines(lines);
     json_decref(r);
     tachy_free(lines);
     tachy_free(text);
+    free(all);
     return err < 0 ? message_failed(err) : status;
 }
 
@@ -80,9 +86,9 @@ const struct verb verb_doctor = {
     .usage = "[options]",
     .summary = "say what this machine offers, and what is missing",
     .details =
-        "Prints CPU features, GPU and driver if any, FFmpeg, ONNX Runtime and its providers, and "
-        "the models that are present. For each thing that is missing it names the command that "
-        "brings it. Exit status 0: all that is needed is here; 1: something is missing.",
+        "Prints CPU features, caches, memory bandwidth, clocks and heat, GPU, driver, PCIe and power limit if any, FFmpeg, ONNX "
+        "Runtime and its providers, and the models that are present. For each thing that is missing, or that makes runs slower "
+        "than they need be, it names the command that mends it. Exit status 0: all that is needed is here; 1: something is missing.",
     .options = TACHY_VERB_DOCTOR,
     .examples = EXAMPLES({"tachy doctor --json", "the same for programs"}),
     .run = run_doctor,

@@ -104,6 +104,7 @@ struct tachy_summary {
     struct tachy_output_stats outputs[TACHY_MAX_OUTPUTS];
     int nb_models;           // of the network that the task is named for, in one or two sizes; 0: none ran, or it is not counted
     struct tachy_model_share models[TACHY_MAX_MODELS]; // most runs first
+    int decoders;            // of the source, side by side
 };
 
 struct tachy_progress {

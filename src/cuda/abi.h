@@ -100,6 +100,10 @@ enum {
     NVML_CLOCK_OF_SM = 1,
     NVML_CLOCK_OF_MEMORY = 2,
     NVML_SENSOR_GPU = 0,
+    NVML_THROTTLE_REASONS = 11, // bits that have a name
+    NVML_THROTTLE_SLOW = 0x4 | 0x8 | 0x20 | 0x40 | 0x80 | 0x200 | 0x400, // the device ran slower than it could: neither
+                                                                         // idleness nor a user's setting
+    NVML_THROTTLE_HEAT = 0x20 | 0x40,
 };
 
 // CUPTI: the leading members of its activity records. They have been the same since CUDA 11;

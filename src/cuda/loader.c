@@ -213,6 +213,16 @@ LOAD(cublas, LIB_CUBLAS)
 LOAD(cublaslt, LIB_CUBLASLT)
 LOAD(cuvid, LIB_CUVID)
 
+const char *tachy_nvml_reason(int bit)
+{
+    static const char *const reasons[NVML_THROTTLE_REASONS] = {
+        "idle",           "application clocks", "power cap",        "hardware slowdown",
+        "sync boost",     "software thermal",   "hardware thermal", "power brake",
+        "display clocks", "board limit",        "reliability",
+    };
+    return reasons[bit];
+}
+
 const char *tachy_cuda_library_path(const char *name)
 {
     const char *path = NULL;

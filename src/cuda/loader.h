@@ -81,6 +81,13 @@
       (nvml_device device, unsigned long long *reasons))                                           \
     X(power, "?nvmlDeviceGetPowerUsage", (nvml_device device, unsigned *milliwatt))                \
     X(power_limit, "?nvmlDeviceGetEnforcedPowerLimit", (nvml_device device, unsigned *milliwatt))  \
+    X(power_default, "?nvmlDeviceGetPowerManagementDefaultLimit", (nvml_device device, unsigned *milliwatt))  \
+    X(by_pci, "?nvmlDeviceGetHandleByPciBusId_v2", (const char *pci, nvml_device *device))         \
+    X(persistence, "?nvmlDeviceGetPersistenceMode", (nvml_device device, int *on))                 \
+    X(link_generation, "?nvmlDeviceGetCurrPcieLinkGeneration", (nvml_device device, unsigned *n))  \
+    X(link_generation_max, "?nvmlDeviceGetMaxPcieLinkGeneration", (nvml_device device, unsigned *n)) \
+    X(link_width, "?nvmlDeviceGetCurrPcieLinkWidth", (nvml_device device, unsigned *lanes))        \
+    X(link_width_max, "?nvmlDeviceGetMaxPcieLinkWidth", (nvml_device device, unsigned *lanes))     \
     X(temperature, "?nvmlDeviceGetTemperature", (nvml_device device, int sensor, unsigned *c))     \
     X(encoder, "?nvmlDeviceGetEncoderUtilization",                                                 \
       (nvml_device device, unsigned *percent, unsigned *period_us))                                \
@@ -177,6 +184,9 @@ int tachy_cublaslt_load(const struct tachy_cublaslt **out, enum tachy_log_level 
                         const struct tachy_log *log);
 int tachy_cuvid_load(const struct tachy_cuvid **out, enum tachy_log_level level,
                      const struct tachy_log *log);
+
+// Name of one of NVML's clock event reasons, bit 0..NVML_THROTTLE_REASONS - 1.
+const char *tachy_nvml_reason(int bit);
 
 // File of a library that was loaded ("cuda", "nvml", "cupti", "cublas", "cublaslt", "nvcuvid"); NULL: it was not.
 const char *tachy_cuda_library_path(const char *name);

@@ -61,6 +61,7 @@ static void read_steps(const struct run *r, struct tachy_summary *s, struct tach
 static void read_figures(const struct run *r, double paused_s, struct tachy_summary *s, struct tachy_prof *sum)
 {
     s->workers = atomic_load(&r->pipeline->active);
+    s->decoders = r->readers.nb;
     s->frames = atomic_load(&r->written);
     s->decoded = atomic_load(&r->readers.decoded);
     read_steps(r, s, sum); // then each of these frames is in them

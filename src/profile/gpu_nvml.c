@@ -48,16 +48,8 @@ static const struct {
     [GPU_TEMPERATURE] = {"temperature", "C"},
 };
 
-// NVML's clock event reasons, bit by bit.
-static const char *const reasons[GPU_THROTTLE_REASONS] = {
-    "idle",           "application clocks", "power cap",        "hardware slowdown",
-    "sync boost",     "software thermal",   "hardware thermal", "power brake",
-    "display clocks", "board limit",        "reliability",
-};
-
 const char *gpu_sensor_name(enum gpu_sensor s) { return sensors[s].name; }
 const char *gpu_sensor_unit(enum gpu_sensor s) { return sensors[s].unit; }
-const char *gpu_throttle_name(int bit) { return reasons[bit]; }
 
 double gpu_sample_value(const struct gpu_sample *s, enum gpu_sensor which)
 {
@@ -155,10 +147,10 @@ static void sample(struct gpu_sampler *s, struct gpu *g)
     for (int i = 0; i < GPU_SENSORS; i++)
         add_range(&g->sum.range[i], gpu_sample_value(&x, (enum gpu_sensor)i));
     g->sum.seconds += seconds;
-    for (int i = 0; i < GPU_THROTTLE_REASONS; i++)
+    for (int i = 0; i < NVML_THROTTLE_REASONS; i++)
         if (x.throttle & 1u << i)
             g->sum.throttled_s[i] += seconds;
-    if (x.throttle & GPU_THROTTLE_SLOW)
+    if (x.throttle & NVML_THROTTLE_SLOW)
         g->sum.slowed_s += seconds;
     pthread_mutex_unlock(&s->lock);
     g->last_ns = x.ns;

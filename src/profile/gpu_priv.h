@@ -41,16 +41,11 @@ const char *gpu_sensor_unit(enum gpu_sensor s); // "%"
 // The value in the sensor's unit; NAN: not known.
 double gpu_sample_value(const struct gpu_sample *s, enum gpu_sensor which);
 
-enum { GPU_THROTTLE_REASONS = 11 };
-const char *gpu_throttle_name(int bit);
-// Reasons that mean the device ran slower than it could: not idleness, not a user's setting.
-enum { GPU_THROTTLE_SLOW = 0x4 | 0x8 | 0x20 | 0x40 | 0x80 | 0x200 | 0x400 };
-
 struct gpu_sampled {
     char name[96];
     double power_limit_w, sm_mhz_max; // 0: not known
     struct gpu_range range[GPU_SENSORS];
-    double seconds, throttled_s[GPU_THROTTLE_REASONS], slowed_s;
+    double seconds, throttled_s[NVML_THROTTLE_REASONS], slowed_s;
 };
 
 struct gpu_sampler; // a thread; NULL is off

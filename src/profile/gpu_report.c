@@ -193,10 +193,10 @@ static void text_work(struct tachy_profile *p, FILE *f)
 static void text_throttle(FILE *f, const struct gpu_sampled *s)
 {
     bool any = false;
-    for (int i = 0; i < GPU_THROTTLE_REASONS; i++) {
-        if (!(GPU_THROTTLE_SLOW & 1 << i) || s->throttled_s[i] <= 0)
+    for (int i = 0; i < NVML_THROTTLE_REASONS; i++) {
+        if (!(NVML_THROTTLE_SLOW & 1 << i) || s->throttled_s[i] <= 0)
             continue;
-        fprintf(f, "%s%s %.0f %%", any ? ", " : "    slowed by ", gpu_throttle_name(i),
+        fprintf(f, "%s%s %.0f %%", any ? ", " : "    slowed by ", tachy_nvml_reason(i),
                 100 * s->throttled_s[i] / fmax(s->seconds, 1e-9));
         any = true;
     }
@@ -321,9 +321,9 @@ static json_t *sampled_json(struct gpu_sampler *sampler, int gpu)
                                           "mean", r->sum / (double)r->n, "max", r->max, "samples",
                                           (json_int_t)r->n));
     }
-    for (int i = 0; i < GPU_THROTTLE_REASONS; i++)
+    for (int i = 0; i < NVML_THROTTLE_REASONS; i++)
         if (s.throttled_s[i] > 0)
-            json_object_set_new(throttle, gpu_throttle_name(i), json_real(s.throttled_s[i]));
+            json_object_set_new(throttle, tachy_nvml_reason(i), json_real(s.throttled_s[i]));
     return json_pack("{s:s, s:f, s:o, s:o, s:f, s:o, s:o}", "name", s.name, "seconds", s.seconds,
                      "sensors", sensors, "clock_reasons_s", throttle, "slowed_s", s.slowed_s,
                      "power_limit_w", known(s.power_limit_w), "sm_clock_max_mhz",
@@ -398,7 +398,7 @@ void profile_gpu_put_sample(FILE *f, int gpu, const struct gpu_sample *s, double
     fprintf(f,
             "{\"ph\":\"C\",\"name\":\"GPU %d slowed\",\"pid\":1,\"ts\":%.3f,\"args\":{\"reasons\":"
             "%d}},\n",
-            gpu, us, __builtin_popcount(s->throttle & GPU_THROTTLE_SLOW));
+            gpu, us, __builtin_popcount(s->throttle & NVML_THROTTLE_SLOW));
 }
 
 void profile_gpu_put_names(FILE *f, const struct gpu_activity *a, size_t n)

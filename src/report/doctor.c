@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/cpu.h"
 #include "report/doctor_gpu.h"
+#include "report/doctor_machine.h"
 
 #include <jansson.h>
 #include <libavcodec/avcodec.h>
@@ -128,15 +129,17 @@ int tachy_doctor(char **json, const struct tachy_log *log)
     if (!TACHY_CHECK(log, json))
         return TACHY_ERR_INVAL;
     *json = NULL;
-    json_t *root = json_object(), *missing = json_array();
+    json_t *root = json_object(), *missing = json_array(), *advice = json_array();
     json_object_set_new(root, "tachy", json_string(tachy_version()));
     json_object_set_new(root, "cpu", cpu_json());
-    json_object_set_new(root, "gpu", doctor_gpus(log));
+    json_object_set_new(root, "machine", doctor_machine("/sys", advice));
+    json_object_set_new(root, "gpu", doctor_gpus(advice, log));
     json_object_set_new(root, "cuda", doctor_cuda(log));
     json_object_set_new(root, "ffmpeg", ffmpeg_json(missing));
     json_object_set_new(root, "onnxruntime", runtime_json(missing));
     json_object_set_new(root, "models", models_json(missing));
     json_object_set_new(root, "missing", missing);
+    json_object_set_new(root, "advice", advice);
     *json = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(root);
     return *json ? TACHY_OK : TACHY_ERR_NOMEM;

@@ -19,6 +19,37 @@ static void print_cpu(FILE *f, const json_t *cpu)
     print_list(f, "  features", json_object_get(cpu, "features"));
 }
 
+// "L1 data 32 KiB, L2 unified 1 MiB, L3 unified 32 MiB for 2 cores"
+static void print_caches(FILE *f, const json_t *caches)
+{
+    size_t i;
+    json_t *c;
+    json_array_foreach(caches, i, c)
+    {
+        long long kib = report_int(c, "kib"), cores = report_int(c, "cores");
+        fprintf(f, "%sL%lld %s %lld %s", i ? ", " : "  caches      ", report_int(c, "level"), report_text(c, "type", "?"),
+                kib < 1024 ? kib : kib / 1024, kib < 1024 ? "KiB" : "MiB");
+        if (cores > 1)
+            fprintf(f, " for %lld cores", cores);
+    }
+    if (json_array_size(caches))
+        fputc('\n', f);
+}
+
+static void print_machine(FILE *f, const json_t *m)
+{
+    const json_t *rate = json_object_get(m, "memory_bytes_per_s"), *celsius = json_object_get(m, "celsius"),
+                 *throttled = json_object_get(m, "throttled");
+    print_caches(f, json_object_get(m, "caches"));
+    if (json_is_number(rate))
+        fprintf(f, "  memory      %.1f GB/s read by all cores together\n", json_number_value(rate) * 1e-9);
+    fprintf(f, "  governor    %s\n", report_text(m, "governor", "not known"));
+    if (json_is_number(celsius))
+        fprintf(f, "  temperature %.0f C\n", json_number_value(celsius));
+    if (json_is_number(throttled))
+        fprintf(f, "  throttled   %lld times since the start\n", (long long)json_integer_value(throttled));
+}
+
 static double tera(const json_t *o, const char *key)
 {
     return json_number_value(json_object_get(o, key)) * 1e-12;
@@ -41,6 +72,22 @@ static void print_decode(FILE *f, const json_t *rows)
     }
 }
 
+static void print_state(FILE *f, const json_t *s)
+{
+    const json_t *pcie = json_object_get(s, "pcie"), *on = json_object_get(s, "persistence"), *slowed = json_object_get(s, "slowed");
+    if (json_is_object(pcie))
+        fprintf(f, "  PCIe        generation %lld of %lld, %lld of %lld lanes\n", report_int(pcie, "generation"),
+                report_int(pcie, "generation_max"), report_int(pcie, "width"), report_int(pcie, "width_max"));
+    if (json_is_number(json_object_get(s, "power_limit_w")))
+        fprintf(f, "  power limit %.0f W\n", json_number_value(json_object_get(s, "power_limit_w")));
+    if (json_is_boolean(on))
+        fprintf(f, "  persistence %s\n", json_is_true(on) ? "on" : "off");
+    if (json_is_number(json_object_get(s, "celsius")))
+        fprintf(f, "  temperature %lld C\n", report_int(s, "celsius"));
+    if (json_array_size(slowed))
+        print_list(f, "  slowed by", slowed);
+}
+
 static void print_gpu(FILE *f, const json_t *g)
 {
     const json_t *m = json_object_get(g, "measured");
@@ -51,6 +98,7 @@ static void print_gpu(FILE *f, const json_t *g)
     if (json_is_object(m))
         fprintf(f, "  measured    copy %.2f TB/s, matmul fp16 %.0f, tf32 %.0f TFLOP/s\n",
                 tera(m, "copy_bytes_per_s"), tera(m, "fp16_ops_per_s"), tera(m, "tf32_ops_per_s"));
+    print_state(f, json_object_get(g, "state"));
     fprintf(f, "  kernels     %s\n", report_text(g, "kernels", "unknown"));
     print_decode(f, json_object_get(g, "decode"));
 }
@@ -108,17 +156,14 @@ static void print_models(FILE *f, const json_t *models)
     }
 }
 
-// Each thing that is missing, with the command that brings it.
-static void print_missing(FILE *f, const json_t *missing)
+// Each thing with its command.
+static void print_commands(FILE *f, const char *title, const json_t *list)
 {
     size_t i;
     json_t *m;
-    if (!json_array_size(missing)) {
-        fputs("\nAll required components found.\n", f);
-        return;
-    }
-    fputs("\nMissing:\n", f);
-    json_array_foreach(missing, i, m)
+    if (json_array_size(list))
+        fprintf(f, "\n%s:\n", title);
+    json_array_foreach(list, i, m)
         fprintf(f, "  %s\n      %s\n", report_text(m, "what", "?"), report_text(m, "command", ""));
 }
 
@@ -126,11 +171,15 @@ static void print_all(FILE *f, json_t *r)
 {
     fprintf(f, "tachy         %s\n", report_text(r, "tachy", tachy_version()));
     print_cpu(f, json_object_get(r, "cpu"));
+    print_machine(f, json_object_get(r, "machine"));
     print_gpus(f, json_object_get(r, "gpu"), json_object_get(r, "cuda"));
     print_ffmpeg(f, json_object_get(r, "ffmpeg"));
     print_runtime(f, json_object_get(r, "onnxruntime"));
     print_models(f, json_object_get(r, "models"));
-    print_missing(f, json_object_get(r, "missing"));
+    print_commands(f, "Missing", json_object_get(r, "missing"));
+    print_commands(f, "Makes runs slower", json_object_get(r, "advice"));
+    if (!json_array_size(json_object_get(r, "missing")))
+        fputs("\nAll required components found.\n", f);
 }
 
 int tachy_doctor_text(char **text, const char *json) { return report_as_text(text, json, print_all); }

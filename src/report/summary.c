@@ -141,6 +141,7 @@ int tachy_summary_json_sized(size_t s_size, char **json, const struct tachy_summ
     json_object_set_new(o, "verdict", verdict_json(&s->verdict));
     json_object_set_new(o, "peak_memory_mib", number(s->peak_memory_mib, 1));
     json_object_set_new(o, "workers", json_integer(s->workers));
+    json_object_set_new(o, "decoders", json_integer(s->decoders));
     json_object_set_new(o, "cores", json_integer(s->cores));
     json_object_set_new(o, "engine", *s->engine ? json_string(s->engine) : json_null());
     put_models(o, s);

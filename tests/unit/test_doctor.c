@@ -2,9 +2,11 @@
 
 #include "base/base.h"
 #include "base/cpu.h"
+#include "report/doctor_machine.h"
 
 #include <jansson.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <tachy/doctor.h>
 
 static json_t *ask(void)
@@ -103,4 +105,69 @@ TEST(names_the_processor)
     }
 }
 
-TEST_MAIN(TEST_CASE(says_what_is_here), TEST_CASE(as_text), TEST_CASE(says_what_is_missing), TEST_CASE(names_the_processor))
+static char sys[64];
+
+// A file of the kernel's, below a folder that stands for /sys.
+static void plant(const char *path, const char *text)
+{
+    char name[512];
+    snprintf(name, sizeof(name), "%s/%s", sys, path);
+    for (char *c = name + strlen(sys) + 1; (c = strchr(c, '/')); *c++ = '/') {
+        *c = '\0';
+        mkdir(name, 0700);
+    }
+    FILE *f = fopen(name, "w");
+    CHECK(f && fputs(text, f) >= 0);
+    if (f)
+        fclose(f);
+}
+
+static const char *command_of(const json_t *advice, size_t i)
+{
+    const char *text = json_string_value(json_object_get(json_array_get(advice, i), "command"));
+    return text ? text : "";
+}
+
+TEST(says_what_slows_the_machine)
+{
+    strcpy(sys, "/tmp/tachy-doctor-XXXXXX");
+    CHECK(mkdtemp(sys));
+    json_t *advice = json_array(), *o = doctor_machine(sys, advice);
+    CHECK(json_is_null(json_object_get(o, "governor")) && json_is_null(json_object_get(o, "throttled")) &&
+          json_is_null(json_object_get(o, "celsius")));
+    CHECK_INT(json_array_size(json_object_get(o, "caches")) + json_array_size(advice), 0);
+    json_decref(o);
+    static const char *const cache[4][2] = {{"level", "3\n"}, {"type", "Unified\n"}, {"size", "32768K\n"}, {"shared_cpu_list", "0-3,8-11,16\n"}};
+    for (int i = 0; i < 4; i++) {
+        char path[128];
+        snprintf(path, sizeof(path), "devices/system/cpu/cpu0/cache/index0/%s", cache[i][0]);
+        plant(path, cache[i][1]);
+    }
+    plant("devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n");
+    plant("devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "3\n");
+    plant("devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "4\n");
+    plant("class/thermal/thermal_zone0/temp", "41000\n");
+    plant("class/thermal/thermal_zone1/temp", "73500\n");
+    o = doctor_machine(sys, advice);
+    const json_t *c = json_array_get(json_object_get(o, "caches"), 0);
+    CHECK_INT(json_integer_value(json_object_get(c, "kib")), 32768);
+    CHECK_INT(json_integer_value(json_object_get(c, "cores")), 9);
+    CHECK_STR(json_string_value(json_object_get(c, "type")), "unified");
+    CHECK(json_real_value(json_object_get(o, "celsius")) == 73.5);
+    CHECK_INT(json_integer_value(json_object_get(o, "throttled")), 7);
+    CHECK_INT(json_array_size(advice), 2);
+    CHECK(strstr(command_of(advice, 0), "cpupower frequency-set -g performance") && strstr(command_of(advice, 1), "sensors"));
+    json_decref(o);
+    json_decref(advice);
+    char command[96];
+    snprintf(command, sizeof(command), "rm -r %s", sys);
+    CHECK_INT(system(command), 0);
+}
+
+TEST(memory_bandwidth)
+{
+    double rate = tachy_doctor_bandwidth();
+    CHECK(rate > 1e8 && rate < 1e13);
+}
+
+TEST_MAIN(TEST_CASE(says_what_slows_the_machine), TEST_CASE(memory_bandwidth), TEST_CASE(says_what_is_here), TEST_CASE(as_text), TEST_CASE(says_what_is_missing), TEST_CASE(names_the_processor))

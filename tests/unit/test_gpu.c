@@ -165,6 +165,18 @@ TEST(doctor_names_gpu_and_libraries)
     CHECK_STR(json_string_value(json_object_get(gpu, "name")), "Fake GPU");
     CHECK_STR(json_string_value(json_object_get(gpu, "compute_capability")), "9.0");
     CHECK_INT(json_integer_value(json_object_get(gpu, "memory_mib")), 16384);
+    json_t *state = json_object_get(gpu, "state"), *pcie = json_object_get(state, "pcie"), *advice = json_object_get(o, "advice"), *a;
+    CHECK_INT(json_integer_value(json_object_get(pcie, "width")), 8);
+    CHECK_INT(json_integer_value(json_object_get(pcie, "generation_max")), 5);
+    CHECK(json_is_false(json_object_get(state, "persistence")));
+    bool lanes = false, persistence = false;
+    size_t i;
+    json_array_foreach(advice, i, a)
+    {
+        lanes |= strstr(json_string_value(json_object_get(a, "what")), "8 of 16 PCIe lanes") != NULL;
+        persistence |= strstr(json_string_value(json_object_get(a, "command")), "-pm 1") != NULL;
+    }
+    CHECK(lanes && persistence);
     json_t *libs = json_object_get(o, "cuda");
     CHECK(strstr(json_string_value(json_object_get(libs, "cupti")), "libcupti.so.13"));
     CHECK(strstr(json_string_value(json_object_get(libs, "nvml")), "libnvidia-ml.so.1"));

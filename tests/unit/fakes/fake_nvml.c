@@ -121,4 +121,27 @@ FAKE_API int nvmlDeviceGetDecoderUtilization(nvml_device device, unsigned *perce
     *period_us = 1000;
     return device->index ? 3 : 0;
 }
+// CUDA and NVML count these GPUs alike: the name on the bus ends with the number.
+FAKE_API int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, nvml_device *device)
+{
+    unsigned domain, bus, slot;
+    if (sscanf(pci, "%x:%x:%x", &domain, &bus, &slot) != 3)
+        return 2;
+    return nvmlDeviceGetHandleByIndex_v2((bus + 1) % 2, device);
+}
+
+FAKE_API int nvmlDeviceGetPersistenceMode(nvml_device device, int *on)
+{
+    *on = device->index;
+    return 0;
+}
+
+FAKE_API int nvmlDeviceGetCurrPcieLinkGeneration(nvml_device device, unsigned *n) { return *n = 1, 0; }
+
+FAKE_API int nvmlDeviceGetMaxPcieLinkGeneration(nvml_device device, unsigned *n) { return *n = 5, 0; }
+
+FAKE_API int nvmlDeviceGetCurrPcieLinkWidth(nvml_device device, unsigned *lanes) { return *lanes = device->index ? 16 : 8, 0; }
+
+FAKE_API int nvmlDeviceGetMaxPcieLinkWidth(nvml_device device, unsigned *lanes) { return *lanes = 16, 0; }
+
 // nvmlDeviceGetEnforcedPowerLimit is left out: old drivers lack a function here and there.
