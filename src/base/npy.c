@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { HEAD = 10, ALIGN = 64, HEADER_MAX = 512 };
+enum { HEAD = 10, ALIGN = 64 };
 static const size_t most_bytes = (size_t)1 << 31;
 
 struct tachy_npy tachy_npy_of(const struct tachy_tensor *t)
@@ -30,15 +30,15 @@ bool tachy_npy_fits(const struct tachy_npy *a, const struct tachy_tensor *t)
     return same && a->bytes == want.bytes;
 }
 
-static size_t put_header(char header[HEADER_MAX], const struct tachy_npy *a)
+size_t tachy_npy_header(char header[TACHY_NPY_HEADER], const struct tachy_npy *a)
 {
-    int n = snprintf(header + HEAD, HEADER_MAX - HEAD,
+    int n = snprintf(header + HEAD, TACHY_NPY_HEADER - HEAD,
                      "{'descr': '%c%c%d', 'fortran_order': False, 'shape': (", a->size > 1 ? '<' : '|',
                      a->kind, a->size);
     for (int i = 0; i < a->rank; i++)
-        n += snprintf(header + HEAD + n, (size_t)(HEADER_MAX - HEAD - n), "%lld,%s",
+        n += snprintf(header + HEAD + n, (size_t)(TACHY_NPY_HEADER - HEAD - n), "%lld,%s",
                       (long long)a->shape[i], i + 1 < a->rank ? " " : "");
-    n += snprintf(header + HEAD + n, (size_t)(HEADER_MAX - HEAD - n), "), }");
+    n += snprintf(header + HEAD + n, (size_t)(TACHY_NPY_HEADER - HEAD - n), "), }");
     size_t total = TACHY_ALIGN((size_t)(HEAD + n + 1), ALIGN);
     memset(header + HEAD + n, ' ', total - (size_t)(HEAD + n));
     header[total - 1] = '\n';
@@ -50,8 +50,8 @@ static size_t put_header(char header[HEADER_MAX], const struct tachy_npy *a)
 
 int tachy_npy_write(const char *path, const struct tachy_npy *a, const struct tachy_log *log)
 {
-    char header[HEADER_MAX];
-    size_t n = put_header(header, a);
+    char header[TACHY_NPY_HEADER];
+    size_t n = tachy_npy_header(header, a);
     char *all = malloc(n + a->bytes);
     if (!all)
         return TACHY_ERR_NOMEM;
@@ -100,7 +100,7 @@ static size_t bytes_of(const struct tachy_npy *a)
 {
     size_t n = (size_t)a->size;
     for (int i = 0; i < a->rank; i++)
-        if (__builtin_mul_overflow(n, (size_t)a->shape[i], &n) || n > most_bytes)
+        if (__builtin_mul_overflow(n, (size_t)a->shape[i], &n) || n > SIZE_MAX / 2)
             return SIZE_MAX;
     return n;
 }

@@ -14,6 +14,9 @@ struct tachy_npy {
     void *file; // what `data` lies in
 };
 
+// The file's bytes before its data; returns how many. They are 128 for an array of two extents, whatever these are.
+enum { TACHY_NPY_HEADER = 512 };
+size_t tachy_npy_header(char header[TACHY_NPY_HEADER], const struct tachy_npy *a);
 // Writes beside the name and renames. TACHY_ERR_IO, TACHY_ERR_NO_SPACE.
 int tachy_npy_write(const char *path, const struct tachy_npy *a, const struct tachy_log *log);
 // TACHY_ERR_FORMAT names the file and what is wrong with it; TACHY_ERR_UNSUPPORTED: another

@@ -1,14 +1,8 @@
+#include "base/half.h"
 #include "base/npy.h"
 
 #include <math.h>
 #include <string.h>
-
-static double half(uint16_t h)
-{
-    int e = h >> 10 & 31, m = h & 1023;
-    double v = e == 31 ? (m ? NAN : INFINITY) : e ? ldexp(1024 + m, e - 25) : ldexp(m, -24);
-    return h & 0x8000 ? -v : v;
-}
 
 #define LOAD(type)                                                                                 \
     {                                                                                              \
@@ -22,7 +16,7 @@ static double value_at(const struct tachy_npy *a, const void *data, size_t i)
     uint16_t h;
     if (a->kind == 'f' && a->size == 2) {
         memcpy(&h, (const char *)data + i * 2, 2);
-        return half(h);
+        return (double)tachy_half_to_float(h);
     }
     if (a->kind == 'f' && a->size == 4)
         LOAD(float)
