@@ -58,6 +58,7 @@ compile media -O1 src/media/color.c src/media/download.c src/media/frame.c
 compile preprocess -O2 src/preprocess/*.c
 compile postprocess -O2 src/postprocess/*.c
 compile flow -O2 src/flow/*.c
+compile search -O2 src/search/dot_half.c
 compile check -O1 "$dir"/source/*.c
 compile provider -O0 src/provider/*.c
 ar=${cc%gcc}ar
@@ -69,7 +70,7 @@ link="-pthread -Wl,--gc-sections,-z,defs"
 # shellcheck disable=SC2086
 "$cc" -shared $link "$dir"/provider/*.o "$dir"/plan_cuda/*.o "$dir/nn.a" "$dir/cuda.a" "$dir/plan.a" -ldl -lm -o "$dir/libtachy_ep.so"
 # shellcheck disable=SC2086
-"$cc" -static $link "$dir"/check/*.o "$dir"/media/*.o "$dir"/preprocess/*.o "$dir"/postprocess/*.o "$dir"/flow/*.o "$dir/plan.a" \
+"$cc" -static $link "$dir"/check/*.o "$dir"/media/*.o "$dir"/preprocess/*.o "$dir"/postprocess/*.o "$dir"/flow/*.o "$dir"/search/*.o "$dir/plan.a" \
     -lm -o "$dir/tachy_check"
 for name in test_plan_joined test_plan_ops test_plan_passes test_plan_resize test_plan_sums; do
     # shellcheck disable=SC2086
