@@ -94,6 +94,11 @@ int cli_run_word(struct cli *c, const struct word *words, const char *otherwise)
 
 // cmd_run.c: the verbs of tasks.
 int run_task(struct cli *c); // an exit status
+
+// search.c: --search and --like of a task that has them.
+bool search_asked(const struct cli *c);
+bool search_has_inputs(const struct cli *c); // without any the task itself has nothing to do
+int search_run(struct cli *c, bool ran);     // prints the hits; `ran`: the task has run, and --json is of that
 static inline bool runs_task(const struct verb *v) { return v && v->run == run_task; }
 // As in FFmpeg the last argument may be the output: a lone "-" with -f, whatever follows an input given with -i, and of two
 // arguments the second if it cannot be an input; it is then args[n_args]. The others are inputs.

@@ -245,6 +245,7 @@ static const char *not_run(const struct tachy_card *card)
     return *card->plate             ? "it needs a --plate"
            : !strcmp(card->task, "track") ? "it sees faces that another model finds"
            : !strcmp(card->task, "pose")  ? "it sees people whom another model finds"
+           : !strcmp(card->task, "embed") ? "it sees faces that other models find"
                                           : NULL;
 }
 
@@ -258,7 +259,8 @@ static int run_frames(struct cli *c, const char *name, const struct tachy_card *
                                    {"model.dir", dir_of(c)},
                                    {"model.library", tachy_settings_str(c->settings, "model.library")},
                                    {"model.batch_size", card->free_batch ? "2" : NULL},
-                                   {"segment.focus", strcmp(card->task, "segment") ? NULL : "off"}};
+                                   {"segment.focus", strcmp(card->task, "segment") ? NULL : "off"},
+                                   {"categorize.vectors", strcmp(card->task, "categorize") ? NULL : "yes"}};
     struct watched w = {.to = &c->log};
     const struct tachy_log log = {.fn = watch, .user = &w, .max_level = TACHY_LOG_WARN};
     tachy_settings *s;

@@ -290,10 +290,14 @@ int run_task(struct cli *c)
         begin_with_zeros();
     int err = c->control ? TACHY_OK : control_open(&own); // the shell has one, with handlers of its own
     c->control = own ? own : c->control;
-    if (err == TACHY_OK)
+    bool looks = search_asked(c), works = !looks || search_has_inputs(c);
+    if (err == TACHY_OK && works)
         err = open_job(&r);
-    if (err == TACHY_OK)
+    if (err == TACHY_OK && works)
         err = run_watched(&r);
+    if (err == TACHY_OK && looks)
+        err = search_run(c, works);
+    r.misused |= err == TACHY_ERR_INVAL && !works;
     if (err < 0)
         status = r.told && err != TACHY_ERR_INTERRUPTED ? r.told : message_failed(err);
     if (r.misused)

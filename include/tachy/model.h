@@ -100,6 +100,18 @@ struct tachy_card_decoder {
     int nb_labels;
 };
 
+// The network that makes vectors of texts which compare with those of pictures, as CLIP's. Texts are never NULL.
+struct tachy_card_text {
+    const char *file;       // of its ONNX model; "": the card has none
+    const char *vocabulary; // file of the merges of byte pairs (docs/categorize.md)
+    const char *input;      // name of the tokens' input; "": the only one
+    const char *mask;       // name of an input that is 1 for each token up to the end; "": there is none
+    const char *output;     // name of the vector's output; "": the only one
+    int tokens;             // of a text, 2..1024
+    int pad;                // token after the end
+    float scale;            // that cosines are multiplied with before softmax
+};
+
 struct tachy_card {
     const char *name;      // "selfie", lower case, unique in the zoo
     const char *title;     // "MediaPipe selfie segmentation, square"
@@ -128,6 +140,7 @@ struct tachy_card {
     struct tachy_card_state state[TACHY_MAX_STATES];
     int warm_up; // runs of a first picture before the one whose results count, 0..8; only with states
     struct tachy_card_constant constant[TACHY_MAX_CONSTANTS];
+    struct tachy_card_text text;
 };
 
 typedef struct tachy_model tachy_model; // a card and the place of its file

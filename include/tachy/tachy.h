@@ -21,6 +21,7 @@
 #include <tachy/result.h>
 #include <tachy/run.h>
 #include <tachy/sandbox.h>
+#include <tachy/search.h>
 #include <tachy/settings.h>
 #include <tachy/sink.h>
 #include <tachy/source.h>

@@ -28,7 +28,8 @@ static int choose_lines(struct curate_task *t, const struct tachy_log *log)
 // What a task writes after its last frame needs all inputs in one task; here a task is opened for each format and closed again.
 static int refuse_finish(const struct curate_task *t, const struct tachy_log *log)
 {
-    static const char *const rows[][2] = {{"quality.report", "quality"}, {"faces.people", "faces"}};
+    static const char *const rows[][2] = {{"quality.report", "quality"}, {"faces.people", "faces"}, {"categorize.embeddings", "categorize"},
+                                          {"categorize.search", "categorize"}, {"categorize.like", "categorize"}};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(rows); i++)
         if (!strcmp(rows[i][1], t->name) && tachy_settings_is_set(t->set, rows[i][0]))
             return tachy_fail(log, TACHY_ERR_INVAL, "%s: curate does not take it; run tachy %s with it over the same inputs", rows[i][0],

@@ -217,21 +217,65 @@ static void read_source(struct card_reader *r, json_t *o, struct card_source *s)
     }
 }
 
-static void read_sources(struct card_reader *r, json_t *root, struct card_doc *d)
+// Name, size, digest and sources of a file, from the object that has them. `section` is that object's.
+static void read_file(struct card_reader *r, json_t *o, const char *section, struct card_file *f)
 {
-    json_t *list = json_object_get(root, "sources");
-    r->section = "";
+    json_t *list = json_object_get(o, "sources");
+    r->section = section;
+    f->name = card_plain_name(r, o, "file", false);
+    f->sha256 = card_digest(r, o, "sha256", "");
+    f->bytes = card_whole(r, o, "bytes", 0, INT32_MAX, 0);
     if (list && !json_is_array(list))
         card_bad(r, "sources", "must be an array");
     if (json_array_size(list) > CARD_MAX_SOURCES)
         card_bad(r, "sources", "may have at most %d entries", CARD_MAX_SOURCES);
     for (size_t i = 0; i < json_array_size(list) && !r->err; i++) {
-        char section[32];
-        snprintf(section, sizeof(section), "sources[%zu].", i);
-        r->section = section;
-        read_source(r, json_array_get(list, i), &d->sources[d->n_sources++]);
-        r->section = "";
+        char source[64];
+        snprintf(source, sizeof(source), "%ssources[%zu].", section, i);
+        r->section = source;
+        read_source(r, json_array_get(list, i), &f->sources[f->n_sources++]);
     }
+    r->section = section;
+}
+
+// The network that makes vectors of texts which compare with those of pictures, as CLIP's.
+static void read_text(struct card_reader *r, json_t *root, struct card_doc *d)
+{
+    static const char *const known[] = {"file", "sha256", "bytes", "sources", "input", "mask", "output", "tokens", "pad", "scale",
+                                        "vocabulary"};
+    static const char *const known_vocabulary[] = {"file", "sha256", "bytes", "sources"};
+    struct tachy_card_text *t = &d->card.text;
+    json_t *o = json_object_get(root, "text"), *scale = json_object_get(o, "scale");
+    r->section = "";
+    t->file = t->input = t->mask = t->output = t->vocabulary = "";
+    if (!o || !card_object(r, root, "text"))
+        return;
+    bool embeds = false;
+    for (int i = 0; i < d->card.n_decoders; i++)
+        embeds |= d->card.decoder[i].kind == TACHY_DECODE_EMBEDDING;
+    if (!embeds)
+        card_bad(r, "text", "needs an entry with the meaning embedding in `outputs`");
+    r->section = "text.";
+    card_only(r, o, known, TACHY_ARRAY_SIZE(known));
+    t->input = card_text(r, o, "input", "");
+    t->mask = card_text(r, o, "mask", "");
+    t->output = card_text(r, o, "output", "");
+    t->tokens = card_whole(r, o, "tokens", 2, 1024, 77);
+    t->pad = card_whole(r, o, "pad", 0, INT32_MAX, 0);
+    t->scale = scale ? card_number(r, "scale", scale) : 100;
+    if (*t->mask && !*t->input)
+        card_bad(r, "mask", "is one of several inputs: `text.input` must name that of the tokens");
+    if (t->scale <= 0)
+        card_bad(r, "scale", "must be above 0");
+    read_file(r, o, "text.", &d->file[CARD_TEXT]);
+    json_t *v = card_object(r, o, "vocabulary");
+    r->section = "text.vocabulary.";
+    card_only(r, v, known_vocabulary, TACHY_ARRAY_SIZE(known_vocabulary));
+    if (v)
+        read_file(r, v, "text.vocabulary.", &d->file[CARD_VOCABULARY]);
+    t->file = d->file[CARD_TEXT].name;
+    t->vocabulary = v ? d->file[CARD_VOCABULARY].name : "";
+    r->section = "";
 }
 
 // A name, or extents of the same model.
@@ -260,7 +304,7 @@ static void read_card(struct card_reader *r, struct card_doc *d)
     static const char *const known[] = {"version", "name",  "title", "task",  "network",
                                         "license", "file",  "sha256", "bytes", "homepage",
                                         "notes",   "input", "output", "outputs", "state", "warm_up", "constants",
-                                        "smaller", "sources"};
+                                        "smaller", "sources", "text"};
     struct tachy_card *c = &d->card;
     json_t *root = d->json;
     card_only(r, root, known, TACHY_ARRAY_SIZE(known));
@@ -270,15 +314,15 @@ static void read_card(struct card_reader *r, struct card_doc *d)
     if (!strcmp(c->name, TACHY_MODEL_AUTO))
         card_bad(r, "name", "is \"auto\", by which --model chooses among others");
     c->title = card_text(r, root, "title", c->name);
-    card_ask(r, root, "task", "what does it find? segment: people; detect: boxes; classify: classes; track: points of a face; pose: points of a body");
+    card_ask(r, root, "task", "what does it find? segment: people; detect: boxes; classify: classes; track: points of a face; pose: points of a body; embed: vectors of faces; categorize: vectors that compare with those of texts");
     c->task = card_text(r, root, "task", NULL);
     c->network = card_text(r, root, "network", "");
     c->license = card_text(r, root, "license", "");
-    c->file = card_plain_name(r, root, "file", false);
-    c->sha256 = card_digest(r, root, "sha256", "");
-    d->bytes = card_whole(r, root, "bytes", 0, INT32_MAX, 0);
     card_text(r, root, "homepage", "");
     card_text(r, root, "notes", "");
+    read_file(r, root, "", &d->file[CARD_MODEL]);
+    c->file = d->file[CARD_MODEL].name;
+    c->sha256 = d->file[CARD_MODEL].sha256;
     json_t *in = card_object(r, root, "input"), *outputs = json_object_get(root, "outputs");
     json_t *out = outputs ? NULL : card_object(r, root, "output");
     if (in)
@@ -294,7 +338,7 @@ static void read_card(struct card_reader *r, struct card_doc *d)
     read_states(r, root, c);
     read_constants(r, root, c);
     read_smaller(r, root, c);
-    read_sources(r, root, d);
+    read_text(r, root, d);
 }
 
 // The part of a path before its last slash, "." where there is none.
@@ -316,6 +360,8 @@ static int parse(struct card_doc **out, const char *text, size_t size, const cha
         free(folder);
         return TACHY_ERR_NOMEM;
     }
+    for (int i = 0; i < CARD_FILES; i++)
+        d->file[i].name = d->file[i].sha256 = "";
     d->folder = folder;
     d->origin = tachy_asprintf("%s", origin);
     json_error_t at;

@@ -25,12 +25,20 @@ struct card_source {
 
 enum { CARD_MAX_SOURCES = 8 };
 
-// A card as read from JSON: every string of `card` and `sources` lives in `json`.
-struct card_doc {
-    struct tachy_card card;
-    int64_t bytes; // of the ONNX file; 0: not pinned
+// The files that a card names. Strings are never NULL; "" where the card says nothing.
+enum card_file_kind { CARD_MODEL, CARD_TEXT, CARD_VOCABULARY, CARD_FILES };
+struct card_file {
+    const char *name;   // file name; "": the card names none
+    const char *sha256;
+    int64_t bytes;      // 0: not pinned
     struct card_source sources[CARD_MAX_SOURCES];
     int n_sources;
+};
+
+// A card as read from JSON: every string of `card` and `file` lives in `json`.
+struct card_doc {
+    struct tachy_card card;
+    struct card_file file[CARD_FILES];
     int *places[2 * TACHY_MAX_DECODERS]; // `at` and `depth_of` of card.decoder
     const char **labels[TACHY_MAX_DECODERS]; // of card.decoder; the names themselves live in `json`
     json_t *json;

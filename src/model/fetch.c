@@ -100,7 +100,7 @@ static int import_part(struct part *p, const char *beside, const struct tachy_lo
     return err;
 }
 
-static int fetch_one(const struct card_doc *d, const struct card_source *s, const char *dir,
+static int fetch_one(const struct card_doc *d, const struct card_file *f, const struct card_source *s, const char *dir,
                      const char *path, const struct tachy_log *log)
 {
     struct part p = {0};
@@ -108,10 +108,10 @@ static int fetch_one(const struct card_doc *d, const struct card_source *s, cons
     if (!err && *s->import)
         err = import_part(&p, path, log);
     if (!err)
-        err = part_expect(d->card.file, p.hex, d->card.sha256, log);
-    if (!err && d->bytes && p.bytes != d->bytes)
+        err = part_expect(f->name, p.hex, f->sha256, log);
+    if (!err && f->bytes && p.bytes != f->bytes)
         err = tachy_fail(log, TACHY_ERR_DIGEST, "%s: has %lld bytes, the card says %lld: it was not kept",
-                         d->card.file, (long long)p.bytes, (long long)d->bytes);
+                         f->name, (long long)p.bytes, (long long)f->bytes);
     if (!err)
         err = part_rename(&p, path);
     part_drop(&p);
@@ -132,19 +132,19 @@ static void keep(void *user, enum tachy_log_level level, const char *msg)
     tachy_msg(a->log, level == TACHY_LOG_ERR ? TACHY_LOG_VERBOSE : level, "%s", msg);
 }
 
-int zoo_fetch(const struct card_doc *doc, const char *dir, const char *path,
-              const struct tachy_log *log)
+int zoo_fetch(const struct card_doc *doc, enum card_file_kind kind, const char *dir, const char *path, const struct tachy_log *log)
 {
+    const struct card_file *f = &doc->file[kind];
     struct attempt a = {.log = log};
     struct tachy_log attempt_log = {.fn = keep, .user = &a, .max_level = TACHY_LOG_DEBUG};
     char *folder = folder_of_path(path);
     int err = folder ? tachy_make_folders(folder, log) : TACHY_ERR_NOMEM;
     bool tried = false;
-    for (int i = 0; !err && i < doc->n_sources; i++) {
-        int failed = fetch_one(doc, &doc->sources[i], dir ? dir : folder, path, &attempt_log);
+    for (int i = 0; !err && i < f->n_sources; i++) {
+        int failed = fetch_one(doc, f, &f->sources[i], dir ? dir : folder, path, &attempt_log);
         if (!failed)
             break;
-        bool last = i + 1 == doc->n_sources;
+        bool last = i + 1 == f->n_sources;
         if (!last)
             tachy_msg(log, TACHY_LOG_WARN, "%s; trying the next source", a.said);
         else
@@ -152,8 +152,8 @@ int zoo_fetch(const struct card_doc *doc, const char *dir, const char *path,
         tried = true;
     }
     if (err && tried)
-        tachy_msg(log, TACHY_LOG_ERR, "model %s: could not be got from the %d source%s of its card: %s",
-                  doc->card.name, doc->n_sources, doc->n_sources == 1 ? "" : "s",
+        tachy_msg(log, TACHY_LOG_ERR, "model %s: %s could not be got from the %d source%s of its card: %s",
+                  doc->card.name, f->name, f->n_sources, f->n_sources == 1 ? "" : "s",
                   a.said[0] ? a.said : tachy_err_text(err));
     free(folder);
     return err;

@@ -92,30 +92,29 @@ static int locate(tachy_model *m, const struct tachy_model_params *p)
     return m->path ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-// The file against the card's size and digest.
-static int verify(const tachy_model *m, bool digest, const struct tachy_log *log)
+// A file against the card's size and digest.
+static int verify(const tachy_model *m, enum card_file_kind kind, const char *path, bool digest, const struct tachy_log *log)
 {
-    const struct tachy_card *c = &m->doc->card;
+    const struct card_file *f = &m->doc->file[kind];
+    const char *name = m->doc->card.name;
     struct stat st;
-    if (stat(m->path, &st) < 0)
-        return tachy_fail(log, tachy_err_from_errno(errno), "%s: cannot be opened: %s", m->path,
-                          strerror(errno));
-    if (m->doc->bytes && st.st_size != m->doc->bytes)
+    if (stat(path, &st) < 0)
+        return tachy_fail(log, tachy_err_from_errno(errno), "%s: cannot be opened: %s", path, strerror(errno));
+    if (f->bytes && st.st_size != f->bytes)
         return tachy_fail(log, TACHY_ERR_DIGEST,
                           "%s: has %lld bytes, its card says %lld: it is not the model of %s; "
                           "`tachy model pull %s` gets it again",
-                          m->path, (long long)st.st_size, (long long)m->doc->bytes, m->doc->origin,
-                          c->name);
-    if (!digest || !*c->sha256)
+                          path, (long long)st.st_size, (long long)f->bytes, m->doc->origin, name);
+    if (!digest || !*f->sha256)
         return TACHY_OK;
     char hex[65];
-    int err = tachy_sha256_file(m->path, hex, log);
-    if (err || !strcmp(hex, c->sha256))
+    int err = tachy_sha256_file(path, hex, log);
+    if (err || !strcmp(hex, f->sha256))
         return err;
     return tachy_fail(log, TACHY_ERR_DIGEST,
                       "%s: SHA-256 is %s, its card says %s: it is not the model of %s; `tachy model "
                       "pull %s` gets it again",
-                      m->path, hex, c->sha256, m->doc->origin, c->name);
+                      path, hex, f->sha256, m->doc->origin, name);
 }
 
 // Whether the licence (SPDX) asks no more than to be named. A card that names none is its writer's own affair.
@@ -130,32 +129,71 @@ static bool permissive(const char *licence)
     return false;
 }
 
-static int get(tachy_model *m, const struct tachy_model_params *p)
+static int missing(const tachy_model *m, enum card_file_kind kind, const char *path, const struct tachy_log *log)
 {
     const char *name = m->doc->card.name;
-    bool there = access(m->path, F_OK) == 0;
-    bool may_fetch = p->fetch && m->owned && m->doc->n_sources;
+    if (!m->owned)
+        return tachy_fail(log, TACHY_ERR_NOT_FOUND, "%s: there is no such file", path);
+    if (!m->doc->file[kind].n_sources)
+        return tachy_fail(log, TACHY_ERR_NOT_FOUND, "model %s: %s is missing and its card (%s) names no source", name, path,
+                          m->doc->origin);
+    return tachy_fail(log, TACHY_ERR_NOT_FOUND, "model %s: %s is missing; `tachy model pull %s` gets it", name, path, name);
+}
+
+static int get(tachy_model *m, enum card_file_kind kind, const char *path, const struct tachy_model_params *p)
+{
+    const char *name = m->doc->card.name;
+    bool there = access(path, F_OK) == 0;
+    bool may_fetch = p->fetch && m->owned && m->doc->file[kind].n_sources;
     if (there) {
         // A file of an earlier version is replaced, not complained about.
-        int err = verify(m, !p->no_verify, may_fetch ? NULL : p->log);
+        int err = verify(m, kind, path, !p->no_verify, may_fetch ? NULL : p->log);
         if (err != TACHY_ERR_DIGEST || !may_fetch)
             return err;
-    } else if (!m->owned) {
-        return tachy_fail(p->log, TACHY_ERR_NOT_FOUND, "%s: there is no such file", m->path);
-    } else if (!m->doc->n_sources) {
-        return tachy_fail(p->log, TACHY_ERR_NOT_FOUND,
-                          "model %s: %s is missing and its card (%s) names no source", name, m->path,
-                          m->doc->origin);
-    } else if (!p->fetch) {
-        return tachy_fail(p->log, TACHY_ERR_NOT_FOUND,
-                          "model %s: %s is missing; `tachy model pull %s` gets it", name, m->path,
-                          name);
+    } else if (!may_fetch) {
+        return missing(m, kind, path, p->log);
     }
     if (!p->accept_licence && !permissive(m->doc->card.license))
         return tachy_fail(p->log, TACHY_ERR_INVAL,
                           "model %s: its licence is %s, which is not a permissive one; read it, and to accept it use "
                           "`tachy model pull %s --accept-licence`", name, m->doc->card.license, name);
-    return zoo_fetch(m->doc, m->dir, m->path, p->log);
+    return zoo_fetch(m->doc, kind, m->dir, path, p->log);
+}
+
+// Beside the model's file, else in the folder.
+static char *path_of(const tachy_model *m, enum card_file_kind kind)
+{
+    const char *slash = strrchr(m->path, '/'), *name = m->doc->file[kind].name;
+    char *path = tachy_asprintf("%.*s%s", slash ? (int)(slash + 1 - m->path) : 0, m->path, name);
+    if ((path && access(path, F_OK) == 0) || !m->dir)
+        return path;
+    free(path);
+    return tachy_asprintf("%s/%s", m->dir, name);
+}
+
+int tachy_model_part(const tachy_model *m, enum card_file_kind kind, bool digest, char **path, const struct tachy_log *log)
+{
+    *path = NULL;
+    if (!*m->doc->file[kind].name)
+        return tachy_fail(log, TACHY_ERR_NOT_FOUND, "model %s: its card (%s) has no `text`, so texts cannot be compared with pictures",
+                          m->doc->card.name, m->doc->origin);
+    *path = path_of(m, kind);
+    if (!*path)
+        return TACHY_ERR_NOMEM;
+    return access(*path, F_OK) == 0 ? verify(m, kind, *path, digest, log) : missing(m, kind, *path, log);
+}
+
+// What goes with the model comes with it.
+static int get_parts(tachy_model *m, const struct tachy_model_params *p)
+{
+    int err = TACHY_OK;
+    for (int k = CARD_MODEL + 1; k < CARD_FILES && err == TACHY_OK && p->fetch; k++) {
+        char *path = *m->doc->file[k].name ? path_of(m, (enum card_file_kind)k) : NULL;
+        if (path)
+            err = get(m, (enum card_file_kind)k, path, p);
+        free(path);
+    }
+    return err;
 }
 
 int tachy_model_open_sized(size_t p_size, tachy_model **out, const struct tachy_model_params *p)
@@ -170,7 +208,9 @@ int tachy_model_open_sized(size_t p_size, tachy_model **out, const struct tachy_
         return TACHY_ERR_NOMEM;
     int err = locate(m, p);
     if (!err)
-        err = get(m, p);
+        err = get(m, CARD_MODEL, m->path, p);
+    if (!err)
+        err = get_parts(m, p);
     if (err < 0)
         tachy_model_close(&m);
     *out = m;

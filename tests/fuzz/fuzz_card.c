@@ -20,10 +20,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!card_parse(&d, text, size, "fuzz", NULL)) {
         const struct tachy_card *c = &d->card;
         volatile size_t sum = length(c->name) + length(c->task) + length(c->file);
-        for (int i = 0; i < d->n_sources; i++)
-            sum += length(d->sources[i].url) + length(d->sources[i].path) +
-                   length(d->sources[i].member) + length(d->sources[i].sha256) +
-                   length(d->sources[i].import);
+        for (int i = 0; i < d->file[CARD_MODEL].n_sources; i++)
+            sum += length(d->file[CARD_MODEL].sources[i].url) + length(d->file[CARD_MODEL].sources[i].path) +
+                   length(d->file[CARD_MODEL].sources[i].member) + length(d->file[CARD_MODEL].sources[i].sha256) +
+                   length(d->file[CARD_MODEL].sources[i].import);
         struct tachy_io in = {.name = "x", .spec = {.dtype = TACHY_F32, .rank = 4,
                                                     .shape = {1, 256, 256, 3}}};
         struct tachy_io out = {.name = "y", .spec = {.dtype = TACHY_F32, .rank = 4,

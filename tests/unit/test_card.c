@@ -46,7 +46,7 @@ TEST(reads_every_key)
     CHECK_STR(c->file, "mine.onnx");
     CHECK_STR(c->input, "image");
     CHECK_STR(c->output, "mask");
-    CHECK_INT(d->bytes, 1234);
+    CHECK_INT(d->file[CARD_MODEL].bytes, 1234);
     CHECK_INT(c->in.width, 320);
     CHECK_INT(c->in.height, 180);
     CHECK_INT(c->in.layout, TACHY_NCHW);
@@ -71,13 +71,13 @@ TEST(reads_every_key)
     CHECK(c->constant[1].n == 2 && c->constant[1].value[1] == -2);
     CHECK_INT(c->out_layout, TACHY_NHWC);
     CHECK_INT(c->out_width, 160);
-    CHECK_INT(d->n_sources, 3);
-    CHECK_INT(d->sources[0].kind, CARD_URL);
-    CHECK_INT(d->sources[1].kind, CARD_WHEEL);
-    CHECK_STR(d->sources[1].import, "tflite");
-    CHECK_STR(d->sources[1].member, "p/m.tflite");
-    CHECK_INT(d->sources[2].kind, CARD_FILE);
-    CHECK_STR(d->sources[2].path, "local.onnx");
+    CHECK_INT(d->file[CARD_MODEL].n_sources, 3);
+    CHECK_INT(d->file[CARD_MODEL].sources[0].kind, CARD_URL);
+    CHECK_INT(d->file[CARD_MODEL].sources[1].kind, CARD_WHEEL);
+    CHECK_STR(d->file[CARD_MODEL].sources[1].import, "tflite");
+    CHECK_STR(d->file[CARD_MODEL].sources[1].member, "p/m.tflite");
+    CHECK_INT(d->file[CARD_MODEL].sources[2].kind, CARD_FILE);
+    CHECK_STR(d->file[CARD_MODEL].sources[2].path, "local.onnx");
     card_free(&d);
     CHECK(!d);
 }
@@ -98,7 +98,7 @@ TEST(defaults)
     CHECK_INT(d->card.in.dtype, TACHY_F32);
     CHECK(d->card.in.scale == 1 && d->card.in.mean[1] == 0 && d->card.in.std[1] == 1);
     CHECK_INT(d->card.out_layout, TACHY_NHWC); // as the input
-    CHECK_INT(d->n_sources, 0);
+    CHECK_INT(d->file[CARD_MODEL].n_sources, 0);
     CHECK_STR(d->card.smaller, "");
     CHECK_INT(d->card.smaller_width, 0);
     card_free(&d);
