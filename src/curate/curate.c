@@ -19,7 +19,7 @@ static int choose_device(struct curate *c)
     const char *asked = tachy_settings_str(c->set, "gpu.device");
     if (!asked || strcmp(asked, "auto") != 0)
         return TACHY_OK;
-    bool cuda = tachy_gpu_runs(c->set, why, sizeof(why));
+    bool there = tachy_gpu_runs(c->set, why, sizeof(why)), cuda = there;
     const char *const *given;
     size_t n = tachy_settings_list(c->set, "curate.tasks", &given);
     for (int i = 0; tachy_tasks[i]; i++)
@@ -28,7 +28,7 @@ static int choose_device(struct curate *c)
                 snprintf(why, sizeof(why), "%s runs on the CPU only", tachy_tasks[i]->info.name);
                 cuda = false;
             }
-    tachy_msg(c->log, TACHY_LOG_VERBOSE, "--device auto: the %s, because %s%s", cuda ? "GPU" : "CPU", cuda ? "the kernels run on " : "", why);
+    tachy_msg(c->log, there ? TACHY_LOG_INFO : TACHY_LOG_VERBOSE, "--device auto: the %s, because %s%s", cuda ? "GPU" : "CPU", cuda ? "the kernels run on " : "", why);
     return tachy_settings_set(c->set, "gpu.device", cuda ? "cuda" : "cpu", "auto");
 }
 

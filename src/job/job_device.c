@@ -29,10 +29,10 @@ int job_choose_device(tachy_job *j)
     const char *asked = tachy_settings_str(j->set, "gpu.device");
     if (!asked || strcmp(asked, "auto") != 0)
         return TACHY_OK;
-    bool cuda = !tachy_settings_bool(j->set, "run.sandbox") && tachy_gpu_runs(j->set, why, sizeof(why)) && task_takes(j, why);
+    bool there = !tachy_settings_bool(j->set, "run.sandbox") && tachy_gpu_runs(j->set, why, sizeof(why)), cuda = there && task_takes(j, why);
     if (cuda)
-        tachy_msg(j->p.log, TACHY_LOG_VERBOSE, "--device auto: the GPU, because the kernels run on %s", why);
-    else
-        tachy_msg(j->p.log, TACHY_LOG_VERBOSE, "--device auto: the CPU, because: %s", why);
+        tachy_msg(j->p.log, TACHY_LOG_INFO, "--device auto: the GPU, because the kernels run on %s", why);
+    else // without a GPU there was no choice
+        tachy_msg(j->p.log, there ? TACHY_LOG_INFO : TACHY_LOG_VERBOSE, "--device auto: the CPU, because: %s", why);
     return cuda ? TACHY_OK : tachy_settings_set(j->set, "gpu.device", "cpu", "auto");
 }
