@@ -12,8 +12,11 @@ static struct tachy_ort_engine *priv(tachy_engine *e) { return (void *)e->priv; 
 // said once.
 static int check_claim(tachy_engine *e, struct tachy_session *s)
 {
+    const bool none = e->params.precision && !strcmp(e->params.precision, "int8") && s->nb_left == s->nb_nodes;
     if (!s->nb_left)
         return TACHY_OK;
+    if (none && !e->picking) // nothing of it computes in what was asked for
+        return tachy_fail(e->params.log, TACHY_ERR_UNSUPPORTED, "%s: %s", e->path, s->left);
     if (e->params.strict || e->picking)
         return tachy_fail(e->params.log, e->picking ? TACHY_ERR_UNAVAILABLE : TACHY_ERR_UNSUPPORTED,
                           "%s: the provider tachy does not run %d of its %d nodes: %s%s", e->path, s->nb_left,
@@ -113,7 +116,7 @@ static int engine_tachy_open(tachy_engine *e)
     const struct tachy_ep_table *table = NULL;
     char *library = NULL;
     e->on_gpu = tachy_engine_asks_gpu(&e->params);
-    int err = tachy_engine_check_precision(e, e->on_gpu ? "fp32|tf32|fp16|mixed" : "fp32");
+    int err = tachy_engine_check_precision(e, e->on_gpu ? "fp32|tf32|fp16|int8|mixed" : "fp32");
     if (!err)
         err = tachy_ort_options(&o, e, true);
     if (!err)

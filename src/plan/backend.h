@@ -10,11 +10,12 @@
 // A plan is constant once it is open: any number of threads may run it at the same time.
 
 // Of what is computed. Inputs and outputs of a plan keep the graph's own types.
-enum tachy_plan_precision { // a CPU has fp32 only
+enum tachy_plan_precision { // a CPU has fp32, and int8 by plain loops, which check the pass
     TACHY_PLAN_FP32 = 0,
     TACHY_PLAN_TF32,  // fp32, but matrix products may round what they multiply to 10 bits of mantissa
     TACHY_PLAN_FP16,  // values between nodes are float16, sums float32
     TACHY_PLAN_MIXED, // fp16, but nodes that make the error too large are fp32: all of them if it must be (pass_half.c)
+    TACHY_PLAN_INT8,  // layers between quantised numbers in whole numbers of 8 bits, all else as fp16 (pass_int8.c)
     TACHY_PLAN_PRECISIONS
 };
 // The same in words, by number; ends with NULL.

@@ -41,7 +41,11 @@
     X(ARG, "Arg", 1, 1)           /* arg; the axis stays, with length 1 */                         \
     X(LAYER_NORM, "LayerNorm", 2, 3)   /* x, scale, shift; norm; over the last dimension */        \
     X(GROUP_NORM, "GroupNorm", 3, 3)   /* x [n][c].., scale [c], shift [c]; norm */                \
-    X(GRID_SAMPLE, "GridSample", 2, 2) /* x, grid; grid; pictures or volumes */
+    X(GRID_SAMPLE, "GridSample", 2, 2) /* x, grid; grid; pictures or volumes */                    \
+    X(CONV_INT8, "ConvInt8", 4, 5) /* x U8 or I8, weights I8 as CONV, multipliers F32 [out], biases I32 [out], added; \
+                                     conv and levels; pass_int8.c makes it and the next two */     \
+    X(BINARY_INT8, "BinaryInt8", 2, 2) /* a, b of one shape, U8 or I8; binary (ADD or MUL) and levels */ \
+    X(TABLE, "Table", 2, 2)       /* x U8 or I8, constant [256]: element i is the result of a byte whose bits are i */
 
 enum tachy_plan_op {
 #define TACHY_PLAN_OP_ENUM(op, name, least, most) TACHY_OP_##op,
@@ -228,6 +232,15 @@ struct tachy_plan_attr {
     };
     // UNARY: what it does. CONV, DECONV, MATMUL, BINARY, RESIZE: what is done to the result at the end.
     struct tachy_plan_act_of act;
+    // CONV_INT8, BINARY_INT8: a number q stands for (q - zero) scale, and a value v for rint(v / scale) + zero, cut to its
+    // type. A convolution's value is act(sum multiplier), its sum being bias + sum of (x - in_zero) w. If something is
+    // added the value is rounded to the first levels, of type `type`, then the levels are added and act comes behind.
+    struct {
+        float in_zero;
+        float zero[2], scale[2]; // BINARY_INT8: of both operands; CONV_INT8: of its own value, of what is added
+        enum tachy_dtype type;
+        float out_zero, out_scale; // of a result of U8 or I8
+    } levels;
     bool log; // SOFTMAX
     bool act_before_add; // CONV, RESIZE with an added tensor: act(x) + added, else act(x + added)
     // CONV, RESIZE: a mean over the result's pixels follows, for which each output row is summed as it
@@ -270,6 +283,15 @@ struct tachy_value {
     int uses;                   // by nodes' inputs and the graph's outputs
     struct tachy_use *used;     // those by nodes' inputs
     int64_t most; // of whole numbers: the largest magnitude that an element can have
+    const struct tachy_quantised *quantised; // of a constant F32 that a model has as whole numbers; NULL: it is none
+};
+
+// (q - zero) scale, element by element. Lives as long as the graph.
+struct tachy_quantised {
+    const struct tachy_value *q; // U8, I8 or I32
+    const float *scale, *zero;   // one for all, or one for each index along `axis`
+    int64_t nb_scales, nb_zeros;
+    int axis;
 };
 
 struct tachy_node {

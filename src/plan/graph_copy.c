@@ -10,6 +10,7 @@ static int copy_value(struct tachy_graph *to, const struct tachy_value *v, bool 
     c->nhwc = v->nhwc;
     c->most = v->most;
     c->data = v->data;
+    c->quantised = constants ? NULL : v->quantised; // whose numbers are not copied
     if (!v->data || !constants)
         return TACHY_OK;
     size_t size = (size_t)TACHY_MAX(tachy_value_elements(v), 0) * tachy_dtype_size(v->dtype);

@@ -119,6 +119,18 @@ static void print_pair(FILE *f, const char *first, const int64_t *a, const char 
     print_longs(f, second, b, rank);
 }
 
+// Scales and zero points of operands and result.
+static void print_levels(FILE *f, const struct tachy_node *n)
+{
+    const struct tachy_plan_attr *a = &n->attr;
+    if (n->op == TACHY_OP_CONV_INT8)
+        fprintf(f, " zero %g", (double)a->levels.in_zero);
+    for (int i = 0; i < 2 && (n->op != TACHY_OP_CONV_INT8 || (n->nb_in > 4 && n->in[4])); i++)
+        fprintf(f, " (q - %g) %g", (double)a->levels.zero[i], (double)a->levels.scale[i]);
+    if (n->out->dtype == TACHY_U8 || n->out->dtype == TACHY_I8)
+        fprintf(f, " to / %g + %g", (double)a->levels.out_scale, (double)a->levels.out_zero);
+}
+
 static void print_attr(FILE *f, const struct tachy_node *n)
 {
     const struct tachy_plan_attr *a = &n->attr;
@@ -126,6 +138,11 @@ static void print_attr(FILE *f, const struct tachy_node *n)
     switch (n->op) {
     case TACHY_OP_CONV:
     case TACHY_OP_DECONV: print_conv(f, a); break;
+    case TACHY_OP_CONV_INT8:
+        print_conv(f, a);
+        print_levels(f, n);
+        break;
+    case TACHY_OP_BINARY_INT8: print_levels(f, n); // fall through
     case TACHY_OP_BINARY: fprintf(f, " %s", tachy_plan_binary_name(a->binary)); break;
     case TACHY_OP_GROUP_NORM: fprintf(f, " groups %d", a->norm.groups); // fall through
     case TACHY_OP_LAYER_NORM: fprintf(f, " epsilon %g", (double)a->norm.epsilon); break;

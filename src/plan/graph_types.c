@@ -88,6 +88,9 @@ int64_t tachy_node_most(const struct tachy_node *n)
     case TACHY_OP_SCATTER_EACH:
     case TACHY_OP_SCATTER_ND: return TACHY_MAX(of(n, 0), of(n, 2));
     case TACHY_OP_SELECT: return TACHY_MAX(of(n, 1), of(n, 2));
+    case TACHY_OP_CONV_INT8:
+    case TACHY_OP_BINARY_INT8:
+    case TACHY_OP_TABLE: return tachy_dtype_most(n->out->dtype);
     case TACHY_OP_CONCAT:
         for (int i = 0; i < n->nb_in; i++)
             most = TACHY_MAX(most, of(n, i));
@@ -170,6 +173,20 @@ static const char *gather(const struct tachy_node *n)
     return alike(n->in[0], n->out) ? NULL : "operands of different types";
 }
 
+static bool is_byte(const struct tachy_value *v) { return v->dtype == TACHY_U8 || v->dtype == TACHY_I8; }
+
+static const char *int8(const struct tachy_node *n)
+{
+    const struct tachy_value *y = n->out, *added = n->nb_in > 4 ? n->in[4] : NULL;
+    bool conv = n->op == TACHY_OP_CONV_INT8;
+    if (!is_byte(n->in[0]) || (conv ? !is_byte(y) && !is_float(y) : !is_byte(y) || !is_byte(n->in[1])) ||
+        (added && (!is_byte(added) || !is_byte(y))))
+        return "operands that are no quantised numbers";
+    bool constants = !conv || (n->in[1]->data && n->in[1]->dtype == TACHY_I8 && n->in[2]->data && n->in[2]->dtype == TACHY_F32 &&
+                               n->in[3]->data && n->in[3]->dtype == TACHY_I32);
+    return constants ? NULL : "weights of another type, or that are not constant";
+}
+
 static const char *scatter(const struct tachy_node *n)
 {
     const char *why = gather(n);
@@ -216,7 +233,7 @@ const char *tachy_node_types_wrong(const struct tachy_node *n)
 {
     for (int i = 0; i < n->nb_in; i++) {
         const struct tachy_value *v = n->in[i];
-        if (!v || !is_whole(v))
+        if (!v || !is_whole(v) || (n->op == TACHY_OP_CONV_INT8 && i == 3)) // biases are added to whole numbers
             continue;
         if (v->data ? v->most > TACHY_PLAN_WHOLE : v->most == TACHY_PLAN_ANY && !may_be_any(n, i))
             return "whole numbers that may be too large";
@@ -242,6 +259,11 @@ const char *tachy_node_types_wrong(const struct tachy_node *n)
     case TACHY_OP_SLICE:
     case TACHY_OP_TRANSPOSE:
     case TACHY_OP_EXPAND: return all_same(n, true);
+    case TACHY_OP_CONV_INT8:
+    case TACHY_OP_BINARY_INT8: return int8(n);
+    case TACHY_OP_TABLE:
+        return is_byte(n->in[0]) && alike(n->in[1], n->out) && (is_byte(n->out) || is_float(n->out)) ? NULL : "a type that no table has";
+    case TACHY_OP_POOL: return all_same(n, !n->attr.pool.average);
     case TACHY_OP_REDUCE:
         return all_same(n, n->attr.reduce.how == TACHY_PLAN_RMAX || n->attr.reduce.how == TACHY_PLAN_RMIN);
     default: return all_same(n, false);

@@ -56,12 +56,11 @@ static int64_t windows(int64_t size, int kernel, int stride, int dilation, int b
     return room < span ? -1 : (room - span) / stride + 1;
 }
 
-static const char *check_conv(const struct tachy_node *n)
+// Channels, groups, weights and the output's size; also of whole numbers.
+static const char *check_windows(const struct tachy_node *n)
 {
     const struct tachy_plan_attr *a = &n->attr;
-    const struct tachy_value *x = n->in[0], *w = n->in[1], *bias = n->nb_in > 2 ? n->in[2] : NULL,
-                             *added = n->nb_in > 3 ? n->in[3] : NULL,
-                             *scale = n->nb_in > 4 ? n->in[4] : NULL, *y = n->out;
+    const struct tachy_value *x = n->in[0], *w = n->in[1], *y = n->out;
     if (!is_picture(x) || !is_picture(w) || !is_picture(y))
         return "not of four dimensions";
     int64_t groups = a->conv.groups;
@@ -70,12 +69,24 @@ static const char *check_conv(const struct tachy_node *n)
         return "channels, groups and weights that do not fit";
     if (w->shape[2] != a->conv.kernel[0] || w->shape[3] != a->conv.kernel[1])
         return "weights of another size than the kernel";
-    if (!is_bias(bias, w->shape[0]))
-        return "a bias that is not one a channel";
     for (int i = 0; i < 2; i++)
         if (y->shape[2 + i] != windows(x->shape[2 + i], a->conv.kernel[i], a->conv.stride[i],
                                        a->conv.dilation[i], a->conv.pad[i], a->conv.pad[2 + i]))
             return "an output of another size than input, kernel, stride and padding give";
+    return y->shape[0] == x->shape[0] ? NULL : "another batch in the output";
+}
+
+static const char *check_conv(const struct tachy_node *n)
+{
+    const struct tachy_plan_attr *a = &n->attr;
+    const struct tachy_value *x = n->in[0], *w = n->in[1], *bias = n->nb_in > 2 ? n->in[2] : NULL,
+                             *added = n->nb_in > 3 ? n->in[3] : NULL,
+                             *scale = n->nb_in > 4 ? n->in[4] : NULL, *y = n->out;
+    const char *why = check_windows(n);
+    if (why)
+        return why;
+    if (!is_bias(bias, w->shape[0]))
+        return "a bias that is not one a channel";
     if (added && !tachy_value_same_shape(added, y))
         return "an added tensor of another shape";
     if (scale && !is_channel_scale(scale, x))
@@ -84,7 +95,31 @@ static const char *check_conv(const struct tachy_node *n)
     if (!!slope != (a->act.act == TACHY_PLAN_PRELU) ||
         (slope && tachy_value_elements(slope) != 1 && !is_bias(slope, y->shape[1])))
         return "a slope that is not one a channel";
-    return y->shape[0] == x->shape[0] ? NULL : "another batch in the output";
+    return NULL;
+}
+
+static bool is_level(float zero, float scale) { return zero == rintf(zero) && fabsf(zero) <= 255 && scale > 0 && isfinite(scale); }
+
+static const char *check_int8(const struct tachy_node *n)
+{
+    const struct tachy_plan_attr *a = &n->attr;
+    const struct tachy_value *y = n->out, *added = n->nb_in > 4 ? n->in[4] : NULL;
+    bool conv = n->op == TACHY_OP_CONV_INT8, whole = y->dtype == TACHY_U8 || y->dtype == TACHY_I8;
+    const char *why = conv ? check_windows(n) : NULL;
+    if (why)
+        return why;
+    if (conv && (!is_bias(n->in[2], y->shape[1]) || !is_bias(n->in[3], y->shape[1])))
+        return "a multiplier or bias that is not one a channel";
+    if (!conv && (!tachy_value_same_shape(n->in[0], y) || !tachy_value_same_shape(n->in[1], y)))
+        return "operands of another shape";
+    if (added && !tachy_value_same_shape(added, y))
+        return "an added tensor of another shape";
+    bool two = !conv || added, levels = !whole || is_level(a->levels.out_zero, a->levels.out_scale);
+    for (int i = 0; i < 2 && two; i++)
+        levels = levels && is_level(a->levels.zero[i], a->levels.scale[i]);
+    if (!levels || (conv && !is_level(a->levels.in_zero, 1)))
+        return "levels that are none";
+    return conv || a->binary == TACHY_PLAN_ADD || a->binary == TACHY_PLAN_MUL ? NULL : "an operation that levels do not have";
 }
 
 static const char *check_deconv(const struct tachy_node *n)
@@ -473,6 +508,9 @@ static const char *check_op(const struct tachy_node *n)
     case TACHY_OP_LAYER_NORM:
     case TACHY_OP_GROUP_NORM: return check_norm(n);
     case TACHY_OP_GRID_SAMPLE: return check_grid(n);
+    case TACHY_OP_CONV_INT8:
+    case TACHY_OP_BINARY_INT8: return check_int8(n);
+    case TACHY_OP_TABLE: return tachy_value_elements(n->in[1]) == 256 && n->in[1]->data ? check_same_shape(n) : "a table of another length";
     case TACHY_OP_COUNT: break;
     }
     return "an unknown operator";

@@ -2,28 +2,17 @@
 
 #include "base/base.h"
 
-const struct tachy_plan_pass tachy_plan_all_passes[] = {
-    {"levels", tachy_plan_levels},
-    {"common", tachy_plan_common},
-    {"focus", tachy_plan_focus},
-    {"heads", tachy_plan_heads},
-    {"pools", tachy_plan_pools},
-    {"shuffle", tachy_plan_shuffle},
-    {"moves", tachy_plan_moves},
-    {"activations", tachy_plan_activations},
-    {"gelu", tachy_plan_gelu},
-    {"prelu", tachy_plan_prelu},
-    {"affine", tachy_plan_affine},
-    {"pad", tachy_plan_pad},
-    {"resize", tachy_plan_resize},
-    {"mean", tachy_plan_mean},
-    {"fuse", tachy_plan_fuse},
-    {"scale", tachy_plan_scale},
-    {"sums", tachy_plan_sums},
-    {"dead", tachy_plan_dead},
+#define PASSES \
+    {"levels", tachy_plan_levels}, {"common", tachy_plan_common}, {"focus", tachy_plan_focus}, \
+    {"heads", tachy_plan_heads}, {"pools", tachy_plan_pools}, {"shuffle", tachy_plan_shuffle}, \
+    {"moves", tachy_plan_moves}, {"activations", tachy_plan_activations}, {"gelu", tachy_plan_gelu}, \
+    {"prelu", tachy_plan_prelu}, {"affine", tachy_plan_affine}, {"pad", tachy_plan_pad}, \
+    {"resize", tachy_plan_resize}, {"mean", tachy_plan_mean}, {"fuse", tachy_plan_fuse}, \
+    {"scale", tachy_plan_scale}, {"sums", tachy_plan_sums}, {"dead", tachy_plan_dead}, \
     {"layout", tachy_plan_layout},
-    {NULL, NULL},
-};
+const struct tachy_plan_pass tachy_plan_all_passes[] = {PASSES {NULL, NULL}};
+const struct tachy_plan_pass tachy_plan_int8_passes[] = {{"int8", tachy_plan_int8}, PASSES {NULL, NULL}};
+#undef PASSES
 
 int tachy_plan_passes(struct tachy_graph *g, const char *last)
 {

@@ -13,6 +13,9 @@ struct tachy_plan_pass {
 // In the order in which they run for a processor; ends with a row of NULLs.
 extern const struct tachy_plan_pass tachy_plan_all_passes[];
 
+// The same behind the pass `int8`, which nothing but a check of its operations has on a processor.
+extern const struct tachy_plan_pass tachy_plan_int8_passes[];
+
 // Runs all passes, or those up to and with `last` (NULL: all), verifying after each.
 // TACHY_ERR_NOT_FOUND: no pass of that name.
 int tachy_plan_passes(struct tachy_graph *g, const char *last);
@@ -25,6 +28,8 @@ int tachy_plan_layout(struct tachy_graph *g);
 
 // Quantised numbers that are only made to be numbers again stay float32: rounded to their levels.
 int tachy_plan_levels(struct tachy_graph *g);
+// Layers between quantised numbers compute in whole numbers of 8 bits, for a back end that has such kernels: before all others.
+int tachy_plan_int8(struct tachy_graph *g);
 // Every second row and column as channels: a larger kernel and stride of the convolution behind.
 int tachy_plan_focus(struct tachy_graph *g);
 // Flattened pictures side by side that are turned then: turned first.

@@ -4,10 +4,11 @@
 // Transposed convolutions as convolutions that give the pixels of each stride x stride block as channels, which then
 // move to their places. An output pixel q * stride + i gets tap t = d * stride + i + pad of input pixel q - d: so phase
 // i has the taps of one residue, and all phases together are one convolution of stride 1 with zeros where a phase has
-// fewer taps.
+// fewer taps. Dilated taps are those of a larger kernel with zeros between, groups a matrix with zeros beside its blocks.
 
 struct phase { // along one axis
-    int stride, pad, kernel, least, taps; // d goes from least to least + taps - 1
+    int stride, pad, dilation;
+    int kernel, least, taps; // kernel: with what lies between dilated taps; d goes from least to least + taps - 1
     int blocks; // output pixels / stride, rounded up
 };
 
@@ -16,7 +17,8 @@ static int floor_div(int a, int b) { return a >= 0 ? a / b : -((b - 1 - a) / b);
 static struct phase phase_of(const struct tachy_node *n, int axis)
 {
     const struct tachy_plan_attr *a = &n->attr;
-    struct phase p = {.stride = a->conv.stride[axis], .pad = a->conv.pad[axis], .kernel = a->conv.kernel[axis]};
+    struct phase p = {.stride = a->conv.stride[axis], .pad = a->conv.pad[axis], .dilation = a->conv.dilation[axis]};
+    p.kernel = (a->conv.kernel[axis] - 1) * p.dilation + 1;
     p.least = -floor_div(p.stride - 1 + p.pad, p.stride);
     p.taps = floor_div(p.kernel - 1 - p.pad, p.stride) - p.least + 1;
     p.blocks = (int)((n->out->shape[2 + axis] + p.stride - 1) / p.stride);
@@ -27,24 +29,25 @@ static struct phase phase_of(const struct tachy_node *n, int axis)
 static int tap_of(const struct phase *p, int i, int u)
 {
     int t = (p->least + p->taps - 1 - u) * p->stride + i + p->pad;
-    return t >= 0 && t < p->kernel ? t : -1;
+    return t >= 0 && t < p->kernel && t % p->dilation == 0 ? t / p->dilation : -1;
 }
 
 static bool fits(const struct tachy_node *n)
 {
     const struct tachy_plan_attr *a = &n->attr;
     const struct tachy_value *bias = n->nb_in > 2 ? n->in[2] : NULL;
-    bool near = a->conv.pad[0] < a->conv.kernel[0] && a->conv.pad[1] < a->conv.kernel[1];
-    return n->op == TACHY_OP_DECONV && n->in[1]->data && n->in[1]->dtype == TACHY_F32 && (!bias || bias->data) && near &&
-           a->conv.groups == 1 && a->conv.dilation[0] == 1 && a->conv.dilation[1] == 1 && a->conv.pad[0] >= 0 &&
-           a->conv.pad[1] >= 0;
+    bool near = true;
+    for (int i = 0; i < 2; i++)
+        near = near && a->conv.pad[i] >= 0 && a->conv.pad[i] <= (a->conv.kernel[i] - 1) * a->conv.dilation[i];
+    return n->op == TACHY_OP_DECONV && n->in[1]->data && n->in[1]->dtype == TACHY_F32 && (!bias || bias->data) && near;
 }
 
-// [blocks' pixels, then channels][in][taps][taps] of [in][out][kernel][kernel].
+// [blocks' pixels, then channels][in][taps][taps] of [in][out / groups][kernel][kernel].
 static struct tachy_value *weights_of(struct tachy_graph *g, const struct tachy_node *n, const struct phase p[2])
 {
     const float *w = n->in[1]->data;
-    int64_t cin = n->in[1]->shape[0], cout = n->out->shape[1], at = 0;
+    const int64_t *of = n->in[1]->shape, cin = of[0], cout = n->out->shape[1], each = of[1], group = cin / n->attr.conv.groups;
+    int64_t at = 0;
     int64_t shape[4] = {p[0].stride * p[1].stride * cout, cin, p[0].taps, p[1].taps};
     float *data = tachy_graph_alloc(g, sizeof(float) * (size_t)(shape[0] * cin * shape[2] * shape[3]));
     for (int64_t o = 0; data && o < shape[0]; o++) {
@@ -53,8 +56,8 @@ static struct tachy_value *weights_of(struct tachy_graph *g, const struct tachy_
             for (int u = 0; u < p[0].taps; u++)
                 for (int v = 0; v < p[1].taps; v++, at++) {
                     int y = tap_of(&p[0], i, u), x = tap_of(&p[1], j, v);
-                    if (y >= 0 && x >= 0)
-                        data[at] = w[((c * cout + o % cout) * p[0].kernel + y) * p[1].kernel + x];
+                    if (y >= 0 && x >= 0 && o % cout / each == c / group)
+                        data[at] = w[((c * each + o % each) * of[2] + y) * of[3] + x];
                 }
     }
     return data ? tachy_graph_constant(g, n->in[1]->name, TACHY_F32, 4, shape, data) : NULL;

@@ -6,7 +6,7 @@
 // Precision: float16 between nodes. Sums are float32 in every kernel, so what is lost is one rounding a value.
 
 const char *const tachy_plan_precisions[] = {[TACHY_PLAN_FP32] = "fp32", [TACHY_PLAN_TF32] = "tf32", [TACHY_PLAN_FP16] = "fp16",
-                                             [TACHY_PLAN_MIXED] = "mixed", [TACHY_PLAN_PRECISIONS] = NULL};
+                                             [TACHY_PLAN_MIXED] = "mixed", [TACHY_PLAN_INT8] = "int8", [TACHY_PLAN_PRECISIONS] = NULL};
 
 // Whether a node reads floats of one type only, that of its first operand; others widen as they read.
 static bool is_strict(const struct tachy_node *n, int i)

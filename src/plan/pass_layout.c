@@ -110,6 +110,13 @@ static int layout_conv(struct layout *l, struct tachy_node *n)
     return err;
 }
 
+static int layout_int8(struct layout *l, struct tachy_node *n)
+{
+    int err = ensure(l, n, 0, true);
+    n->out->nhwc = true;
+    return err == TACHY_OK ? ensure(l, n, 4, true) : err;
+}
+
 static int layout_transpose(struct tachy_node *n)
 {
     static const int to_last[] = {0, 3, 1, 2}; // what makes N C H W of a picture with channels last
@@ -153,6 +160,7 @@ static int layout_node(struct layout *l, struct tachy_node *n)
     switch (n->op) {
     case TACHY_OP_CONV:
     case TACHY_OP_DECONV: return layout_conv(l, n);
+    case TACHY_OP_CONV_INT8: return layout_int8(l, n);
     case TACHY_OP_POOL:
     case TACHY_OP_RESIZE: return all(l, n, true);
     case TACHY_OP_UNARY:
@@ -169,6 +177,8 @@ static int layout_node(struct layout *l, struct tachy_node *n)
     case TACHY_OP_PAD:
     case TACHY_OP_TOP:
     case TACHY_OP_ARG:
+    case TACHY_OP_BINARY_INT8:
+    case TACHY_OP_TABLE:
     case TACHY_OP_REDUCE: return layout_elements(l, n);
     case TACHY_OP_GROUP_NORM:
         n->out->nhwc = n->in[0]->nhwc;

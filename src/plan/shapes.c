@@ -137,3 +137,15 @@ enum tachy_binary_kind plan_binary(enum tachy_plan_binary b)
     };
     return kinds[b];
 }
+
+static float least_of(enum tachy_dtype t) { return t == TACHY_I8 ? -128 : 0; }
+
+struct tachy_int8_end plan_int8_end(const struct tachy_node *n)
+{
+    const struct tachy_plan_attr *a = &n->attr;
+    bool conv = n->op == TACHY_OP_CONV_INT8, whole = n->out->dtype == TACHY_U8 || n->out->dtype == TACHY_I8;
+    return (struct tachy_int8_end){
+        .act = plan_act(&a->act), .adds = conv && n->nb_in > 4 && n->in[4], .zero = {a->levels.zero[0], a->levels.zero[1]},
+        .scale = {a->levels.scale[0], a->levels.scale[1]}, .least = least_of(a->levels.type), .whole = whole,
+        .out_zero = a->levels.out_zero, .out_scale = a->levels.out_scale, .out_least = least_of(n->out->dtype)};
+}

@@ -5,7 +5,7 @@
 static int64_t work_of(const struct tachy_node *n)
 {
     const int64_t *w = n->nb_in > 1 && n->in[1] ? n->in[1]->shape : NULL;
-    if (n->op == TACHY_OP_CONV && w) // an output's sum goes over its group's channels and the window
+    if ((n->op == TACHY_OP_CONV || n->op == TACHY_OP_CONV_INT8) && w) // an output's sum goes over its group's channels and the window
         return tachy_value_elements(n->out) * w[1] * w[2] * w[3];
     if (n->op == TACHY_OP_DECONV && w) // an input is spread over its group's outputs and the window
         return tachy_value_elements(n->in[0]) * w[1] * w[2] * w[3];

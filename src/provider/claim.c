@@ -299,12 +299,30 @@ static int find_parts(struct claims *c)
     return TACHY_OK;
 }
 
-// Levels and parts, after all has been left that is to be left for its own sake. TACHY_ERR_NOMEM.
-static int find_levels(struct claims *c, bool qdq)
+// Nothing of a network without quantised numbers is taken if it is to run in them. A graph inside of a node has those
+// around it.
+static void leave_unquantised(struct claims *c, const struct tachy_log *log)
 {
+    static const char why[] = "precision int8 needs a network with QuantizeLinear and DequantizeLinear around its layers, as "
+                              "onnxruntime.quantization makes it";
+    for (size_t i = 0; i < c->nb; i++)
+        if (c->quantised[i].makes)
+            return;
+    if (!c->o->context) // whose program has it from the nodes
+        tachy_msg(log, TACHY_LOG_ERR, "provider: %s", why);
+    for (size_t i = 0; i < c->nb; i++)
+        leave(c, i, why);
+}
+
+// Levels and parts, after all has been left that is to be left for its own sake. TACHY_ERR_NOMEM.
+static int find_levels(struct claims *c, bool nested, const struct tachy_log *log)
+{
+    bool qdq = c->o->claim_qdq || c->o->backend->queue; // ONNX Runtime's int8 arithmetic is a processor's
     int err = find_makers(c);
     if (err < 0)
         return err;
+    if (c->o->plan.precision == TACHY_PLAN_INT8 && !nested)
+        leave_unquantised(c, log);
     visit_all(c, leave_wrong_shape);
     if (!qdq)
         leave_int8(c);
@@ -467,6 +485,7 @@ OrtStatus *provider_claim(const struct provider *p, const struct provider_option
 {
     struct claims c = {.p = p, .o = o};
     OrtStatus *s = NULL;
+    bool nested = is_nested(p, graph);
     c.nodes = provider_nodes(p, graph, &c.nb);
     c.ours = calloc(c.nb + 1, sizeof(*c.ours));
     c.heavy = calloc(c.nb + 1, sizeof(*c.heavy));
@@ -482,9 +501,9 @@ OrtStatus *provider_claim(const struct provider *p, const struct provider_option
     c.why = calloc(c.nb + 1, sizeof(*c.why));
     if (!c.nodes || !c.ours || !c.heavy || !c.saved || !c.level || !c.folded || !c.pulled || !c.plan || !c.why ||
         !c.quantised || !c.any || !c.from_end || !c.by_level || read_all(&c, log) < 0 ||
-        find_levels(&c, o->claim_qdq) < 0 || leave_parts(&c) < 0)
+        find_levels(&c, nested, log) < 0 || leave_parts(&c) < 0)
         s = p->api->CreateStatus(ORT_FAIL, "tachy: the graph could not be read");
-    bool nested = is_nested(p, graph), all = c.levels == 1 && !nested;
+    bool all = c.levels == 1 && !nested;
     for (size_t i = 0; i < c.nb && all; i++)
         all = c.ours[i];
     for (int l = 0; !s && l < c.levels && (all || !provider_wants(o->context, TACHY_EP_WHOLE)); l++)

@@ -69,7 +69,8 @@ static OrtStatus *settle(const struct provider *p, struct provider_options *o)
     if (o->on_gpu && !o->backend->queue)
         return fail(p, "tachy: device=%s cannot be had on a session's %s: add the provider for the CPU device",
                     o->backend->name, "GPU device");
-    if (o->plan.precision != TACHY_PLAN_FP32 && !o->backend->queue)
+    bool loops = o->plan.precision == TACHY_PLAN_INT8 && o->claim_qdq; // by plain loops, for tests
+    if (o->plan.precision != TACHY_PLAN_FP32 && !loops && !o->backend->queue)
         return fail(p, "tachy: precision=%s needs device=%s: a CPU computes in fp32", tachy_plan_precisions[o->plan.precision],
                     "cuda");
     if (o->plan.memory_limit && !o->backend->queue)

@@ -46,6 +46,11 @@ static const char *fold(struct reader_node *n, const struct tachy_value *scale, 
         float z = zero ? ((const float *)zero->data)[channel % zeros] : 0;
         to[i] = (float)(tachy_constant_at(x, i) - (double)z) * ((const float *)scale->data)[channel % scales];
     }
+    struct tachy_quantised *q = tachy_graph_alloc(n->r->g, sizeof(*q));
+    if (!q)
+        return READER_NOMEM;
+    *q = (struct tachy_quantised){x, scale->data, zero ? zero->data : NULL, scales, zeros, axis};
+    y->quantised = q;
     y->data = to;
     return NULL;
 }

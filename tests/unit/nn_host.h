@@ -568,9 +568,61 @@ static int host_product(const struct tachy_nn_gemm_shape *s, const struct tachy_
     return 0;
 }
 
+// Levels by the twin's own end; sums and places are loops of their own.
+static int host_convs_int8; // how often it was taken
+static int host_conv_int8(const struct tachy_nn_conv_int8 *a, cuda_stream stream)
+{
+    const struct tachy_conv_shape *s = &a->shape;
+    int h = tachy_conv_out_h(s), w = tachy_conv_out_w(s), cin = s->cin / s->groups, cout = s->cout / s->groups;
+    bool depthwise = tachy_nn_int8_depthwise(s);
+    int64_t line = tachy_nn_int8_row(cin * s->kh * s->kw);
+    host_convs_int8++;
+    for (int64_t i = 0; i < (int64_t)s->n * h * w * s->cout; i++) {
+        int o = (int)(i % s->cout), x = (int)(i / s->cout % w), y = (int)(i / s->cout / w % h), n = (int)(i / s->cout / w / h);
+        int32_t sum = ((const int32_t *)(uintptr_t)a->bias)[o];
+        for (int t = 0; t < cin * s->kh * s->kw; t++) {
+            int c = t % cin, tap = t / cin, iy = y * s->stride_h - s->pad_top + tap / s->kw * s->dil_h,
+                ix = x * s->stride_w - s->pad_left + tap % s->kw * s->dil_w;
+            bool inside = iy >= 0 && ix >= 0 && iy < s->h && ix < s->w;
+            int64_t at = n * a->in.image + iy * a->in.row + ix * a->in.pixel + o / cout * cin + c;
+            double q = inside ? host_load(a->in.data, a->in_dtype, at) : a->in_zero;
+            sum += ((int32_t)q - tachy_nn_int8_less(a->in_dtype)) * (int32_t)host_load(a->weights, TACHY_I8, depthwise ? (int64_t)tap * s->cout + o : o * line + t);
+        }
+        int64_t more = n * a->add.image + y * a->add.row + x * a->add.pixel + o;
+        float v = (float)sum * ((const float *)(uintptr_t)a->multiplier)[o];
+        v = tachy_ref_int8_end(&a->end, v, a->end.adds ? (float)host_load(a->add.data, a->add_dtype, more) : 0);
+        host_store(a->out.data, a->out_dtype, n * a->out.image + y * a->out.row + x * a->out.pixel + o, (double)v);
+    }
+    return 0;
+}
+
+static int host_int8(const struct tachy_nn_int8 *a, cuda_stream stream)
+{
+    struct tachy_int8_end e = a->end;
+    for (int64_t i = 0; i < (int64_t)a->n * a->h * a->w * a->c; i++) {
+        int c = (int)(i % a->c), x = (int)(i / a->c % a->w), y = (int)(i / a->c / a->w % a->h), n = (int)(i / a->c / a->w / a->h);
+        const struct tachy_nn_tensor *of[] = {&a->a, &a->b, &a->out};
+        int64_t at[3];
+        for (int k = 0; k < 3; k++)
+            at[k] = n * of[k]->image + y * of[k]->row + x * of[k]->pixel + c;
+        float u = (float)host_load(a->a.data, a->a_dtype, at[0]);
+        if (a->table) {
+            host_store(a->out.data, a->out_dtype, at[2], host_load(a->table, a->out_dtype, (int)u & 255));
+            continue;
+        }
+        float one[3] = {u, (float)host_load(a->b.data, a->b_dtype, at[1])};
+        struct tachy_view v[3];
+        for (int k = 0; k < 3; k++)
+            v[k] = tachy_view_dense(&one[k], 1, 1, 1, 1);
+        tachy_ref_binary_int8(&e, a->times, &v[0], &v[1], &v[2], 0, 1);
+        host_store(a->out.data, a->out_dtype, at[2], (double)one[2]);
+    }
+    return 0;
+}
+
 static const struct tachy_nn_kernels host_kernels = {
-    .arg = host_arg, .conv = host_conv, .conv_depthwise = host_conv_depthwise, .conv_stem = host_conv_stem, .conv_tma = host_conv_tma, .cubic = host_cubic, .fill = host_fill,
-    .gather = host_gather, .grid_sample = host_grid_sample, .interpolate = host_interpolate, .layer_norm = host_layer_norm, .pair = host_pair, .pointwise = host_pointwise, .pool = host_pool,
+    .arg = host_arg, .conv = host_conv, .conv_depthwise = host_conv_depthwise, .conv_int8 = host_conv_int8, .conv_stem = host_conv_stem, .conv_tma = host_conv_tma, .cubic = host_cubic, .fill = host_fill,
+    .gather = host_gather, .grid_sample = host_grid_sample, .int8 = host_int8, .interpolate = host_interpolate, .layer_norm = host_layer_norm, .pair = host_pair, .pointwise = host_pointwise, .pool = host_pool,
     .reduce = host_reduce, .softmax = host_softmax, .scatter = host_scatter, .squeeze = host_squeeze,
     .top = host_top, .transpose = host_transpose,
     .depthwise_parts = host_depthwise_parts, .product = host_product,

@@ -103,8 +103,8 @@ TEST(refused_precisions)
 {
     static const struct {
         const char *provider, *device, *precision, *says;
-    } all[] = {{"tachy", "cuda", "bf16", "precision bf16 is not built; the provider tachy has fp32|tf32|fp16|mixed"},
-               {"auto", "cuda", "int8", "precision int8 is not built"},
+    } all[] = {{"tachy", "cuda", "bf16", "precision bf16 is not built; the provider tachy has fp32|tf32|fp16|int8|mixed"},
+               {"tachy", "cuda", "int8", "precision int8 needs a network with QuantizeLinear"},
                {"tachy", "cpu", "fp16", "needs the model on a GPU (--device cuda)"},
                {NULL, NULL, "mixed", "needs the model on a GPU"},
                {"cpu", "cuda", "fp16", "the CPU, which computes in fp32"}};

@@ -4,6 +4,7 @@
 #include "cuda/nn/cubic.h"
 #include "cuda/nn/gemm.h"
 #include "cuda/nn/index.h"
+#include "cuda/nn/int8.h"
 #include "cuda/nn/interpolate.h"
 #include "cuda/nn/pair.h"
 #include "cuda/nn/pointwise.h"

@@ -9,6 +9,9 @@
 template <typename T> constexpr int VECTOR = 16 / (int)sizeof(T);
 
 template <typename T> __device__ static inline void put(T *d, float v) { store(d, v, 0); }
+__device__ static inline void put(uint8_t *d, float v) { store(d, v, 255); }
+__device__ static inline float value(int8_t v) { return v; }
+__device__ static inline void put(int8_t *d, float v) { *d = (int8_t)__float2int_rn(fminf(fmaxf(v, -128.0f), 127.0f)); }
 
 // N adjacent elements as floats.
 template <typename T, int N> __device__ static inline void load(float (&v)[N], const T *p)

@@ -9,7 +9,10 @@
 static struct tachy_cpu_plan *of(struct tachy_plan *p) { return (struct tachy_cpu_plan *)p; }
 static const struct tachy_cpu_plan *const_of(const struct tachy_plan *p) { return (const struct tachy_cpu_plan *)p; }
 
-static const struct tachy_plan_pass *passes(const struct tachy_plan_params *p) { return tachy_plan_all_passes; }
+static const struct tachy_plan_pass *passes(const struct tachy_plan_params *p)
+{
+    return p && p->precision == TACHY_PLAN_INT8 ? tachy_plan_int8_passes : tachy_plan_all_passes;
+}
 
 static int key(const struct tachy_graph *g, const struct tachy_plan_params *p, char *to)
 {

@@ -122,6 +122,13 @@ struct plan_step {
         struct plan_gather gather;
         struct plan_norm norm;
         struct plan_grid grid;
+        struct {
+            struct tachy_conv_shape shape;
+            struct tachy_int8_end end;
+            float in_zero;
+            bool times; // a product of two tensors
+            ptrdiff_t bias, multiplier; // floats in the weights, int32_t where there are biases
+        } int8;
     };
 };
 
@@ -242,6 +249,7 @@ plan_steps_fn plan_steps_gather, plan_steps_gather_each, plan_steps_gather_nd,
     plan_steps_scatter, plan_steps_top, plan_steps_arg;                                         // steps_index.c
 plan_steps_fn plan_steps_layer_norm, plan_steps_group_norm; // steps_norm.c
 plan_steps_fn plan_steps_grid;                              // steps_grid.c
+plan_steps_fn plan_steps_conv_int8, plan_steps_binary_int8, plan_steps_table; // steps_int8.c
 plan_steps_fn plan_steps_cubic;                             // steps_cubic.c
 plan_steps_fn plan_steps_function;                          // steps_function.c
 // A convolution of that shape whose weights are computed (steps_matmul.c).
@@ -277,7 +285,7 @@ typedef void plan_run_fn(const struct plan_step *s, const struct plan_run *r, in
 plan_run_fn plan_run_conv, plan_run_joined, plan_run_nothing, plan_run_narrow, plan_run_winograd, plan_run_deconv, plan_run_unary, plan_run_binary,
     plan_run_pool, plan_run_mean, plan_run_resize, plan_run_softmax, plan_run_copy, plan_run_frame, plan_run_reduce, plan_run_softmax_any,
     plan_run_spread, plan_run_select, plan_run_product, plan_run_conv_computed, plan_run_gather, plan_run_scatter, plan_run_top, plan_run_arg,
-    plan_run_layer_norm, plan_run_group_norm, plan_run_grid, plan_run_cubic, plan_run_function, plan_run_enter,
+    plan_run_layer_norm, plan_run_group_norm, plan_run_grid, plan_run_cubic, plan_run_conv_int8, plan_run_binary_int8, plan_run_table, plan_run_function, plan_run_enter,
     plan_run_leave;
 // What a convolution's step reads and writes; `add` is memory for the added tensor's view.
 struct tachy_conv_io plan_conv_io(const struct plan_step *s, const struct plan_run *r, struct tachy_view *add);

@@ -93,7 +93,8 @@ int plan_steps_of(struct plan_build *b, const struct tachy_node *n)
         [TACHY_OP_SCATTER_ND] = plan_steps_scatter, [TACHY_OP_TOP] = plan_steps_top,
         [TACHY_OP_ARG] = plan_steps_arg,
         [TACHY_OP_LAYER_NORM] = plan_steps_layer_norm, [TACHY_OP_GROUP_NORM] = plan_steps_group_norm,
-        [TACHY_OP_GRID_SAMPLE] = plan_steps_grid,
+        [TACHY_OP_GRID_SAMPLE] = plan_steps_grid, [TACHY_OP_CONV_INT8] = plan_steps_conv_int8,
+        [TACHY_OP_BINARY_INT8] = plan_steps_binary_int8, [TACHY_OP_TABLE] = plan_steps_table,
     };
     return of[n->op] ? of[n->op](b, n) : TACHY_ERR_UNSUPPORTED;
 }

@@ -130,6 +130,8 @@ static cuda_steps_fn *const steps_of[TACHY_OP_COUNT] = {
     [TACHY_OP_GATHER_EACH] = cuda_steps_gather, [TACHY_OP_GATHER_ND] = cuda_steps_gather,
     [TACHY_OP_SCATTER_EACH] = cuda_steps_scatter, [TACHY_OP_SCATTER_ND] = cuda_steps_scatter,
     [TACHY_OP_TOP] = cuda_steps_top,           [TACHY_OP_GRID_SAMPLE] = cuda_steps_grid,
+    [TACHY_OP_CONV_INT8] = cuda_steps_conv_int8, [TACHY_OP_BINARY_INT8] = cuda_steps_int8,
+    [TACHY_OP_TABLE] = cuda_steps_int8,
 };
 
 static int label(struct cuda_plan *p, int from, enum tachy_plan_op op, const char *name, const struct tachy_value *out)
@@ -341,7 +343,7 @@ static const char *choice(const struct tachy_plan *plan) { return ((const struct
 static const struct tachy_plan_pass *passes(const struct tachy_plan_params *p)
 {
 #define PASSES                                                                                                    \
-    {"levels", tachy_plan_levels}, {"common", tachy_plan_common}, {"focus", tachy_plan_focus},                     \
+    {"levels", tachy_plan_levels}, {"bytes", cuda_bytes}, {"common", tachy_plan_common}, {"focus", tachy_plan_focus}, \
         {"heads", tachy_plan_heads}, {"pools", tachy_plan_pools}, {"shuffle", tachy_plan_shuffle},                 \
         {"moves", tachy_plan_moves}, {"activations", tachy_plan_activations}, {"gelu", tachy_plan_gelu},           \
         {"prelu", tachy_plan_prelu}, {"groups", cuda_groups}, {"affine", tachy_plan_affine},                      \
@@ -351,7 +353,10 @@ static const struct tachy_plan_pass *passes(const struct tachy_plan_params *p)
         {"dead", tachy_plan_dead}, {"layout", tachy_plan_layout}
     static const struct tachy_plan_pass single[] = {PASSES, {NULL, NULL}};
     static const struct tachy_plan_pass half[] = {PASSES, {"half", tachy_plan_half}, {NULL, NULL}};
-    return p && p->precision == TACHY_PLAN_FP16 ? half : single;
+    static const struct tachy_plan_pass int8[] = {{"int8", tachy_plan_int8}, PASSES, {"half", tachy_plan_half}, {NULL, NULL}};
+#undef PASSES
+    bool whole = p && p->precision == TACHY_PLAN_INT8;
+    return whole ? int8 : p && p->precision == TACHY_PLAN_FP16 ? half : single;
 }
 
 const struct plan_backend tachy_plan_cuda = {

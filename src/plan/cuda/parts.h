@@ -32,6 +32,8 @@ enum cuda_kind {
     CUDA_TOP,
     CUDA_GRID_SAMPLE,
     CUDA_CUBIC,
+    CUDA_CONV_INT8,
+    CUDA_INT8,
     CUDA_KINDS
 };
 
@@ -75,6 +77,8 @@ union cuda_args {
     struct tachy_nn_top top;
     struct tachy_cuda_grid_sample grid_sample;
     struct tachy_nn_cubic cubic;
+    struct tachy_nn_conv_int8 conv_int8;
+    struct tachy_nn_int8 int8;
 };
 
 struct cuda_step {
@@ -229,7 +233,7 @@ cuda_address cuda_conv_weights(struct cuda_build *b, const struct tachy_node *n,
 typedef int cuda_steps_fn(struct cuda_build *b, const struct tachy_node *n);
 cuda_steps_fn cuda_steps_conv, cuda_steps_matmul, cuda_steps_elements, cuda_steps_copy, cuda_steps_concat, cuda_steps_pad,
     cuda_steps_pool, cuda_steps_resize, cuda_steps_reduce, cuda_steps_arg, cuda_steps_softmax, cuda_steps_layer_norm, cuda_steps_gather,
-    cuda_steps_scatter, cuda_steps_top, cuda_steps_grid;
+    cuda_steps_scatter, cuda_steps_top, cuda_steps_grid, cuda_steps_conv_int8, cuda_steps_int8;
 cuda_steps_fn cuda_steps_end; // what is behind a product: its third operand is added, then its function
 // A dense tensor as [outer][n][inner], the marked axes being the n. False: they do not lie side by side.
 struct cuda_axes {
@@ -243,6 +247,7 @@ bool cuda_same_order(const struct tachy_value *a, const struct tachy_value *b);
 // A copy of a value to where the graph's output `i` lies, where it could not lie there.
 int cuda_copy_output(struct cuda_build *b, const struct tachy_value *v, int i);
 const char *cuda_refuses(const struct tachy_node *n);
+tachy_plan_pass_fn cuda_bytes; // bytes along an axis as floats (bytes.c)
 tachy_plan_pass_fn cuda_groups; // group normalisation as layer normalisation (groups.c)
 
 // run.c

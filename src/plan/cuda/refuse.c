@@ -31,10 +31,10 @@ static const char *refuse_deconv(const struct tachy_node *n)
     const struct tachy_value *bias = cuda_input(n, 2);
     if (!n->in[1]->data || (bias && !bias->data))
         return "weights that are not constant";
-    if (a->conv.groups != 1 || a->conv.dilation[0] != 1 || a->conv.dilation[1] != 1 || a->act.act == TACHY_PLAN_PRELU)
-        return "groups or dilation of a transposed convolution";
+    if (a->act.act == TACHY_PLAN_PRELU)
+        return "PRelu behind a transposed convolution";
     for (int i = 0; i < 4; i++)
-        if (a->conv.pad[i] < 0 || a->conv.pad[i] >= a->conv.kernel[i % 2])
+        if (a->conv.pad[i] < 0 || a->conv.pad[i] > (a->conv.kernel[i % 2] - 1) * a->conv.dilation[i % 2])
             return "such padding of a transposed convolution";
     return NULL;
 }
@@ -57,10 +57,10 @@ static const char *refuse_axes(const struct tachy_node *n)
     return torn ? "axes that do not lie side by side" : NULL;
 }
 
-// Kernels along an axis read floats.
+// Kernels along an axis read floats; bytes become some (bytes.c).
 static const char *refuse_whole(const struct tachy_value *v)
 {
-    return v->dtype == TACHY_F32 ? NULL : "whole numbers along an axis";
+    return v->dtype == TACHY_F32 || v->dtype == TACHY_U8 || v->dtype == TACHY_I8 ? NULL : "whole numbers along an axis";
 }
 
 // Dimensions of what is gathered or written and of its indices, which kernels walk through together.

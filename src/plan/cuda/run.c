@@ -31,6 +31,9 @@ static const uint16_t addresses[CUDA_KINDS][ADDRESSES] = {
     [CUDA_SCATTER] = {AT(index.table.data), AT(index.index.data), AT(index.list.data)},
     [CUDA_TOP] = {AT(top.in), AT(top.out)},
     [CUDA_CUBIC] = {AT(cubic.in.data), AT(cubic.out.data), AT(cubic.rows), AT(cubic.columns)},
+    [CUDA_CONV_INT8] = {AT(conv_int8.in.data), AT(conv_int8.out.data), AT(conv_int8.add.data), AT(conv_int8.weights),
+                        AT(conv_int8.multiplier), AT(conv_int8.bias)},
+    [CUDA_INT8] = {AT(int8.a.data), AT(int8.b.data), AT(int8.out.data), AT(int8.table)},
     [CUDA_GRID_SAMPLE] = {AT(grid_sample.src), AT(grid_sample.dst), AT(grid_sample.grid)},
 };
 
@@ -115,6 +118,8 @@ int cuda_launch(const struct cuda_plan *p, const struct cuda_step *s, struct cud
     case CUDA_TOP: return k->top(&a.top, stream);
     case CUDA_GRID_SAMPLE: return k->grid_sample(&a.grid_sample, stream);
     case CUDA_CUBIC: return k->cubic(&a.cubic, stream);
+    case CUDA_CONV_INT8: return k->conv_int8(&a.conv_int8, stream);
+    case CUDA_INT8: return k->int8(&a.int8, stream);
     case CUDA_KINDS: break;
     }
     return CUDA_INVALID_VALUE;
