@@ -518,6 +518,33 @@ class Operators(provider.OperatorCase):
                     self.assertGreater(np.abs(want).max(), 20 * step[0])
                     self.assertLessEqual(np.abs(got - want).max(), 2.001 * step[0])
 
+    def test_whole_numbers(self):
+        """precision=int8, whose pass and operations a GPU's plans share, by plain loops: as far from ONNX Runtime's int8
+        arithmetic as one step of the last scale."""
+        from onnxruntime.quantization import QuantType as q
+        for activations in (q.QUInt8, q.QInt8):
+            for weights in (q.QInt8, q.QUInt8):
+                for symmetric in (False, True):
+                    how = {"ActivationSymmetric": symmetric, "WeightSymmetric": weights == q.QInt8 or symmetric}
+                    if (activations, weights) == (q.QInt8, q.QUInt8): # the tool has no such networks
+                        continue
+                    path, shape = self.quantised(activation_type=activations, weight_type=weights, per_channel=not symmetric,
+                                                 reduce_range=True, extra_options=how)
+                    step = [onnx.numpy_helper.to_array(t) for t in onnx.load(path).graph.initializer if t.name == "y_scale"]
+                    theirs, ours = provider.both(path, whole=True, own={"claim_qdq": "1", "precision": "int8"})
+                    x = {"x": self.rng.random(shape).astype(np.float32)}
+                    with self.subTest(activations=activations, weights=weights, symmetric=symmetric):
+                        want, got = theirs.run(None, x)[0], ours.run(None, x)[0]
+                        self.assertGreater(np.abs(want).max(), 20 * step[0])
+                        self.assertLessEqual(np.abs(got - want).max(), 1.001 * step[0])
+
+    def test_nothing_quantised(self):
+        """precision=int8 for a network without quantised layers is refused in one sentence."""
+        nodes = [onnx.helper.make_node("Relu", ["x"], ["y"])]
+        context = provider.Context()
+        provider.both(provider.net(nodes, {"x": (1, 4)}, "y", []), own={"claim_qdq": "1", "precision": "int8", **context.own})
+        self.assertIn("precision int8 needs a network with QuantizeLinear and DequantizeLinear", context.ran()[0][1])
+
     def test_int8_is_left(self):
         """Unasked, layers between quantised numbers stay with what quantises them: ONNX Runtime's int8
         arithmetic, bit for bit. Layers that are not quantised are ours, and the rest is not."""
@@ -568,67 +595,16 @@ class NodeTests(common.Case):
     """ONNX's own tests of single operators, those that we take whole, against their expected outputs: as
     they are, or with all inputs but the first as constants, as networks have weights and shapes."""
 
-    def session(self, model, whole):
-        o = provider.options(whole)
-        o.log_severity_level = 4
-        if whole:
-            o.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-        try:
-            return ort.InferenceSession(model, o, **({} if whole else {"providers": ["CPUExecutionProvider"]}))
-        except Exception:  # not ours, or not ONNX Runtime's either
-            return None
-
-    def forms(self, case):
-        model = onnx.ModelProto()
-        model.CopyFrom(case.model)
-        model.ir_version = min(model.ir_version, 10)
-        yield model.SerializeToString()
-        values = [(i, v) for i, v in zip(list(model.graph.input)[1:], case.data_sets[0][0][1:])
-                  if isinstance(v, (np.ndarray, np.generic))]
-        for i, v in values:
-            model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(v), i.name))
-            model.graph.input.remove(i)
-        if values:
-            yield model.SerializeToString()
-
-    def same(self, session, case):
-        inputs, outputs = case.data_sets[0]
-        feed = dict(zip([i.name for i in case.model.graph.input], inputs))
-        got = session.run(None, {i.name: np.asarray(feed[i.name]) for i in session.get_inputs()})
-        return all(g.shape == np.shape(w) and np.allclose(g, w, rtol=1e-3, atol=1e-6, equal_nan=True)
-                   for g, w in zip(got, outputs))
-
-    def count(self, cases):
-        counts, failed = {}, []
-        for case in cases:
-            passed = False
-            for model in self.forms(case):
-                session = self.session(model, True)
-                if not session:
-                    continue
-                if self.same(session, case):
-                    passed = True
-                    break
-                if self.same(self.session(model, False), case):  # else ONNX Runtime differs, too
-                    failed.append(case.name)
-            row = counts.setdefault(case.model.graph.node[0].op_type, [0, 0])
-            row[0] += passed
-            row[1] += 1
-        return counts, failed
-
     def test_list_in_the_docs(self):
-        from onnx.backend.test.case.node import collect_testcases
+        import node_cases
         ort.set_default_logger_severity(4)  # refusals are expected
         listed = {m[1]: [int(m[2]), int(m[3])]
                   for m in re.finditer(r"^\| (\w+) \| (\d+) of (\d+) \|", DOCS.read_text(), re.M)}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            cases = [c for c in collect_testcases(None) if c.model is not None and len(c.model.graph.node) == 1
-                     and c.model.graph.node[0].op_type not in ("Constant", "Shape")]  # ONNX Runtime folds them
+        cases = node_cases.collect()
         everything = common.os.environ.get("TACHY_LIST")  # prints the table
         if not everything:
             cases = [c for c in cases if c.model.graph.node[0].op_type in listed]
-        counts, failed = self.count(cases)
+        counts, _, failed = node_cases.count(cases, {})
         ort.set_default_logger_severity(2)
         for name, (passed, of) in sorted(counts.items()):
             if everything and passed:
