@@ -157,7 +157,7 @@ static const char *take_second(struct parser *p, const struct found *f)
 // Keeps the arguments for the command under another verb or --watch; their own options are left out.
 static void pass_on(struct parser *p, const struct tachy_option *o, int from)
 {
-    bool own = o->verbs == TACHY_VERB_PROFILE || o->verbs == TACHY_VERB_TUNE || !strcmp(o->path, "run.watch");
+    bool own = o->verbs == TACHY_VERB_PROFILE || !(o->verbs & ~(uint64_t)(TACHY_VERB_TUNE | TACHY_VERB_CHECK)) || !strcmp(o->path, "run.watch");
     for (int i = from; i < p->at && !own; i++) {
         p->c->inner_row[p->c->n_inner] = o;
         p->c->inner_argv[p->c->n_inner++] = p->argv[i];
@@ -168,7 +168,7 @@ static void pass_on(struct parser *p, const struct tachy_option *o, int from)
 static bool prefers_outer(const struct cli *c, const struct found *f)
 {
     for (const struct tachy_option *o = tachy_options(); o->path; o++)
-        if (o->verbs == c->verb->options && o->name && !strcmp(o->name, f->name))
+        if (o->verbs & c->verb->options && !(o->verbs & TACHY_VERB_RUN) && o->name && !strcmp(o->name, f->name))
             return true;
     return false;
 }

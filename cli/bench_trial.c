@@ -32,13 +32,6 @@ static double children_busy(void)
     return of_time(u.ru_utime) + of_time(u.ru_stime);
 }
 
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 // Of the first sensor; null without one.
 static json_t *temperature(void)
 {

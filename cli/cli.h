@@ -52,7 +52,7 @@ struct verb {
 };
 enum { VERB_GENERAL = 1 << 30 }; // takes the rows of TACHY_VERB_ALL only
 
-extern const struct verb verb_probe, verb_doctor, verb_model, verb_engine, verb_config, verb_profile, verb_tune, verb_bench, verb_report,
+extern const struct verb verb_probe, verb_doctor, verb_model, verb_engine, verb_config, verb_profile, verb_tune, verb_bench, verb_check, verb_report,
     verb_plot, verb_replay, verb_compare, verb_compare_mattes, verb_curate, verb_shell, verb_help, verb_man, verb_completion;
 const struct verb *const *cli_verbs(void); // ends with NULL
 const struct verb *cli_verb(const char *name);
@@ -155,6 +155,7 @@ void message_hook(void (*print)(void *user, FILE *f, const char *text), void *us
 bool message_hooked(void);
 
 // text.c
+double now_s(void); // seconds on a clock that only rises
 bool has_name(const struct tachy_option *o); // on the command line, other than its path
 int terminal_width(FILE *f); // columns; 80 where it is no terminal
 // Prints words from column `at` on, broken before `width`, further lines indented. No newline

@@ -54,10 +54,10 @@ static json_t *finals_json(const struct tune *t)
     return list;
 }
 
-static json_t *result_json(const struct tune *t, json_t *class)
+static json_t *result_json(const struct tune *t, json_t *class, bool stopped)
 {
     return json_pack("{s:s,s:i,s:o,s:O,s:b,s:i,s:I,s:i,s:o,s:o}", "kind", "tune", "version", 1, "environment", environment_json(), "class", class, "interrupted",
-                     tune_stopped(t), "trials", t->trials, "frames", (json_int_t)t->frames, "best", t->best, "tried", rows_json(t), "finals",
+                     stopped, "trials", t->trials, "frames", (json_int_t)t->frames, "best", t->best, "tried", rows_json(t), "finals",
                      finals_json(t));
 }
 
@@ -65,7 +65,7 @@ static void print_tried(FILE *f, const json_t *result)
 {
     size_t i;
     const json_t *o;
-    fprintf(f, "Each value beside the best so far:\n");
+    fprintf(f, "Each value at its best, as predicted:\n");
     json_array_foreach(json_object_get(result, "tried"), i, o)
         fprintf(f, "  %s %s: %s\n", text_of(o, "key"), text_of(o, "value"), text_of(o, "why"));
 }
@@ -161,7 +161,8 @@ static int give_result(struct cli *c, const json_t *result, bool stored)
     return err == TACHY_OK && tachy_settings_str(c->settings, "tune.save_config") ? save_config(c, result) : err;
 }
 
-static int search(struct tune *t, json_t *class)
+// Calls `work` with a folder for trials and a control. *stopped: Ctrl-C ended it.
+static int with_trials(struct tune *t, int (*work)(struct tune *t), bool *stopped)
 {
     tachy_control *control = NULL;
     int err = tune_open(t);
@@ -169,12 +170,19 @@ static int search(struct tune *t, json_t *class)
         err = control_open(&control);
     t->c->control = control;
     if (err == TACHY_OK)
-        err = tune_search(t);
-    json_t *result = err == TACHY_OK ? result_json(t, class) : NULL;
-    bool stopped = control && tune_stopped(t);
+        err = work(t);
+    *stopped = control && tune_stopped(t);
     t->c->control = NULL;
     control_close(&control);
     tune_close(t);
+    return err;
+}
+
+static int search(struct tune *t, json_t *class)
+{
+    bool stopped;
+    int err = with_trials(t, tune_search, &stopped);
+    json_t *result = err == TACHY_OK ? result_json(t, class, stopped) : NULL;
     if (err == TACHY_OK && !result)
         err = TACHY_ERR_NOMEM;
     if (err == TACHY_OK && !stopped)
@@ -234,6 +242,11 @@ static int tune_command(struct cli *c)
     int err = check_fix(c);
     if (err == TACHY_OK)
         err = check_files(c);
+    if (err == TACHY_OK && tachy_settings_bool(c->settings, "tune.detect_bottlenecks")) {
+        bool stopped;
+        err = with_trials(&t, tune_bottlenecks, &stopped);
+        return stopped && err == TACHY_OK ? TACHY_ERR_INTERRUPTED : err;
+    }
     if (err == TACHY_OK)
         err = tune_space(&t);
     json_t *class = err == TACHY_OK ? tune_class(&t) : NULL;
@@ -339,6 +352,7 @@ const struct verb verb_tune = {
                           "then: tachy segment -c fast.yaml in.mp4 -o out.mp4"},
                          {"tachy tune --objective latency --min-fps 30 segment in.mp4", "the shortest delay at 30 frames a second"},
                          {"tachy tune --only model.num_workers,model.batch_size=4|8 segment in.mp4", "these two only"},
+                         {"tachy tune --detect-bottlenecks segment in.mp4 -o out.mp4", "what limits it, and whether the remedy helps"},
                          {"tachy tune --list", "what was found on this machine"}),
     .wraps = true,
     .run = run_tune,

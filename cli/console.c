@@ -9,13 +9,6 @@
 
 // Commands that act on a run while it goes on, typed at a prompt.
 
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static bool runs(struct console *k)
 {
     return k->for_run || tachy_control_state(k->control) != TACHY_RUN_IDLE;

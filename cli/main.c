@@ -11,7 +11,7 @@
 // Tasks first, then the command's own; made once, before any thread.
 static const struct verb *const own[] = {
     &verb_probe,  &verb_doctor, &verb_model,   &verb_engine, &verb_config,         &verb_profile, &verb_tune,
-    &verb_bench,  &verb_report, &verb_plot,    &verb_compare, &verb_replay,        &verb_compare_mattes,
+    &verb_bench,  &verb_check, &verb_report, &verb_plot,    &verb_compare, &verb_replay,        &verb_compare_mattes,
     &verb_curate, &verb_shell,  &verb_help,    &verb_man,    &verb_completion,
 };
 enum { N_OWN = sizeof(own) / sizeof(own[0]), TASKS_MAX = 16 };

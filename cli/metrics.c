@@ -44,13 +44,6 @@ int metrics_start(tachy_metrics **out, struct cli *c)
                    : TACHY_OK;
 }
 
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 void metrics_linger(tachy_metrics *m, const struct cli *c)
 {
     double linger = tachy_settings_float(c->settings, "metrics.linger"), end = now_s() + linger;

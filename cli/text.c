@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 int terminal_width(FILE *f)
@@ -144,6 +145,13 @@ void option_right(const struct tachy_option *o, char *buf, size_t size)
         n += (size_t)snprintf(buf + n, size - n, "; without a value %s", o->bare);
     if (o->def && o->type != TACHY_OPT_BOOL && n < size)
         snprintf(buf + n, size - n, " [%s]", o->def);
+}
+
+double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 const char *text_of(const json_t *o, const char *key)

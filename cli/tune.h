@@ -3,20 +3,37 @@
 
 // The parts of `tachy tune`; docs/tune.md has the method.
 
-enum { TUNE_ROWS = 12, TUNE_VALUES = 12, TUNE_TEXT = 64, TUNE_ROUNDS = 5, TUNE_FINAL = 6, TUNE_FIXED = 16 };
+enum { TUNE_ROWS = 12, TUNE_VALUES = 12, TUNE_TEXT = 64, TUNE_ROUNDS = 5, TUNE_FINAL = 6, TUNE_FIXED = 16, TUNE_EXTRA = 16 };
+#define TUNE_WORTH 1.02 // a gain below it is no reason to change anything
+
+// What the model of the pipeline knows of a row; of any other it knows what its values cost.
+enum tune_part { TUNE_OTHER, TUNE_WORKERS, TUNE_THREADS, TUNE_BATCH, TUNE_DECODERS, TUNE_PARTS };
+
+// What a frame costs in a trial.
+struct tune_cost {
+    double decode_ms, work_ms, model_ms, write_ms; // busy time of the source, the workers without the model, the model, the sink
+    double cpu_ms;                                 // CPU time of the whole process
+    double memory_mib;                             // peak of the process, whatever the frame
+};
 
 struct tune_row {
     const struct tachy_option *option;
+    enum tune_part part;
     bool changes;                      // its values may change results
     int n;                             // values, the first of which is the command's own
     char value[TUNE_VALUES][TUNE_TEXT]; // "" for that one
-    double gain[TUNE_VALUES];          // score over that of the first; 0: failed or refused
+    struct tune_cost cost[TUNE_VALUES]; // of a frame, with one worker and one decoder
+    double gain[TUNE_VALUES];          // of a value alone, then of its best combination, over the first; 0: failed or refused
     char why[TUNE_VALUES][96];         // of 0; "": it was not tried
 };
 
 struct tune_trial {
     double fps, p99_ms, memory_mib; // fps 0: it failed
+    struct tune_cost cost;
+    int workers, decoders, cores;   // that it had
     char why[96];                   // it failed
+    char limit[32], verdict[160], remedy[240]; // of the run
+    double gain;                    // that its verdict expects; 0: not known
 };
 
 // A setting: a value of each row.
@@ -38,8 +55,11 @@ struct tune {
     char output[160];  // what a trial writes
     FILE *log;         // standard error of the trial
     const char **argv; // of the trial: room for the command and what a trial adds
+    char extra[TUNE_EXTRA][40]; // words that each trial adds
+    int n_extra;
     int64_t frames;    // of a trial; 0: the whole clip
     bool masks;        // the task has them, so that results can be judged
+    struct tune_trial given, base; // the command as given, and the one that costs are measured beside
     bool reference;    // the masks of the command are there
     int trials;
     struct tune_setting final[TUNE_FINAL + 1]; // the first is the command as given
@@ -63,12 +83,27 @@ bool tune_stopped(const struct tune *t);
 int tune_run(struct tune *t, const int *at, int64_t frames, struct tune_trial *out);
 // Mean IoU of the masks with these values and those of the command as given; 0: it failed.
 int tune_judge(struct tune *t, const int *at, double *iou);
-double tune_score(const struct tune *t, const struct tune_trial *r); // larger is better; 0: it failed
-// Why the limits refuse a trial; NULL: they do not.
-const char *tune_limit(const struct tune *t, const struct tune_trial *r, char *buf, size_t size);
 
-// tune_search.c: fills row[].gain, final[] and best. TACHY_OK also when stopped early.
+// tune_model.c
+enum tune_part tune_part_of(const char *path);
+// Of the model; docs/tune.md.
+struct tune_constants {
+    double sharp; // exponent that joins the resources' needs
+    double crowd; // CPU time that each core's worth of threads over the cores adds, as a share
+    double late;  // frames' times that a run loses before its first and behind its last frame
+};
+extern struct tune_constants tune_constants;
+// What a trial of a setting will give: fps, p99_ms, memory_mib. Needs t->given, t->base and row[].cost.
+void tune_predict(const struct tune *t, const int *at, struct tune_trial *out);
+
+// tune_search.c
+// As many frames as the command works on in --trial-seconds.
+int tune_size_trials(struct tune *t);
+// Fills row[].gain, final[] and best. TACHY_OK also when stopped early.
 int tune_search(struct tune *t);
+
+// tune_bottleneck.c: --detect-bottlenecks, printed or written as asked.
+int tune_bottlenecks(struct tune *t);
 
 // tune_store.c: results by (hardware, model, input class). *out: NULL where there is none.
 json_t *tune_class(struct tune *t); // NULL: an error, whose sentence is left

@@ -7,7 +7,30 @@
 // docs/tune.md: each value alone, a product of their gains as the prediction, then the best predictions against each other.
 
 enum { COMBINATIONS = 200000 };
-static const double worth = 1.02; // a gain below it is no reason to change anything
+
+// Larger is better; 0: it failed.
+static double score(const struct tune *t, const struct tune_trial *r)
+{
+    bool latency = !strcmp(tachy_settings_str(t->c->settings, "tune.objective"), "latency");
+    return !r->fps ? 0 : latency ? 1000 / fmax(r->p99_ms, 0.001) : r->fps;
+}
+
+// Why the limits refuse a trial; NULL: they do not.
+static const char *over_limit(const struct tune *t, const struct tune_trial *r, char *buf, size_t size)
+{
+    const tachy_settings *s = t->c->settings;
+    double fps = tachy_settings_float(s, "tune.min_fps"), ms = tachy_settings_float(s, "tune.max_latency_ms"),
+           mib = tachy_settings_float(s, "tune.max_memory");
+    if (fps > 0 && r->fps < fps)
+        snprintf(buf, size, "%.1f fps miss %.1f", r->fps, fps);
+    else if (ms > 0 && r->p99_ms > ms)
+        snprintf(buf, size, "%.1f ms miss %.1f ms", r->p99_ms, ms);
+    else if (mib > 0 && r->memory_mib > mib)
+        snprintf(buf, size, "%.0f MiB exceed %.0f MiB", r->memory_mib, mib);
+    else
+        return NULL;
+    return buf;
+}
 
 static bool same_results(const struct tune *t, const int *a, const int *b)
 {
@@ -50,90 +73,122 @@ static void say_refused(const struct tune *t, double iou, char *why, size_t size
     snprintf(why, size, "refused: mean IoU %.4f, wanted %g", iou, asked_quality(t));
 }
 
-// A value beside those that are the best so far, against `base`, the score of those.
-static int try_value(struct tune *t, const int *best, int row, int value, double base)
+// ---- Costs: each value once, alone ----
+
+// The setting that costs are measured at: one worker and one decoder, so that nothing waits and no core is short. Where the command
+// gives their number, that.
+static void alone(const struct tune *t, int *at)
+{
+    memset(at, 0, sizeof(int) * TUNE_ROWS);
+    for (int i = 0; i < t->n_rows; i++)
+        for (int v = 1; v < t->row[i].n; v++)
+            if ((t->row[i].part == TUNE_WORKERS || t->row[i].part == TUNE_DECODERS) && !strcmp(t->row[i].value[v], "1"))
+                at[i] = v;
+}
+
+// Frames of such a trial: about as long as one of the command as given, and two full batches.
+static int64_t alone_frames(const struct tune *t, const struct tune_row *r, int v)
+{
+    int64_t n = t->frames / (t->given.workers > 1 ? t->given.workers : 1), batch = r && r->part == TUNE_BATCH ? atoll(r->value[v]) : 1;
+    n = n < 2 * batch ? 2 * batch : n;
+    return n < 16 ? 16 : n;
+}
+
+// What a frame costs with a value beside what it costs without.
+static int measure_value(struct tune *t, const int *solo, int row, int v)
 {
     struct tune_row *r = &t->row[row];
     struct tune_trial trial;
     int at[TUNE_ROWS];
-    memcpy(at, best, sizeof(at));
-    at[row] = value;
-    int err = tune_run(t, at, t->frames, &trial);
+    memcpy(at, solo, sizeof(at));
+    at[row] = v;
+    int err = tune_run(t, at, alone_frames(t, r, v), &trial);
     if (err < 0 || tune_stopped(t))
         return err;
-    snprintf(r->why[value], sizeof(r->why[value]), "%.*s", (int)sizeof(r->why[value]) - 1, trial.why);
-    r->gain[value] = tune_score(t, &trial) / base;
+    r->cost[v] = trial.cost;
+    r->gain[v] = trial.fps / t->base.fps;
+    snprintf(r->why[v], sizeof(r->why[v]), "%s", trial.why);
     return err;
 }
 
-// A value that may change results passes the guard or is out.
-static int judge_value(struct tune *t, const int *best, int row, int value)
+// A value of a row that may change what is seen of a frame passes the guard or is out. Threads and batches change the order of sums
+// at most: they are judged with the last settings.
+static int judge_value(struct tune *t, int row, int v)
 {
     struct tune_row *r = &t->row[row];
     double iou = 0;
-    int at[TUNE_ROWS];
-    if (!r->changes || !(r->gain[value] > 1 / worth)) // one that is slow needs no judge
+    int at[TUNE_ROWS] = {0};
+    if (!r->changes || r->part != TUNE_OTHER || !(r->gain[v] > 1 / TUNE_WORTH)) // one that is slow needs no judge
         return TACHY_OK;
-    memcpy(at, best, sizeof(at));
-    at[row] = value;
+    at[row] = v;
     int err = tune_stopped(t) ? TACHY_OK : judge(t, at, &iou); // a stop leaves nothing that was not judged
     if (iou < asked_quality(t) && !tune_stopped(t))
-        say_refused(t, iou, r->why[value], sizeof(r->why[value]));
+        say_refused(t, iou, r->why[v], sizeof(r->why[v]));
     if (iou < asked_quality(t) || tune_stopped(t))
-        r->gain[value] = 0;
+        r->gain[v] = 0;
     return err;
 }
 
-static void say_gains(const struct tune *t, struct tune_row *r)
+static void say_gain(const struct tune *t, struct tune_row *r, int v)
 {
-    for (int v = 1; v < r->n; v++) {
-        if (r->gain[v] > 0)
-            snprintf(r->why[v], sizeof(r->why[v]), r->gain[v] >= 1 ? "gains %.0f %%" : "loses %.0f %%", fabs(r->gain[v] - 1) * 100);
-        if (r->why[v][0])
-            message_note(&t->c->log, "%s %s: %s", r->option->path, r->value[v], r->why[v]);
-    }
+    if (r->gain[v] > 0)
+        snprintf(r->why[v], sizeof(r->why[v]), r->gain[v] >= 1 ? "gains %.0f %%" : "loses %.0f %%", fabs(r->gain[v] - 1) * 100);
+    if (r->why[v][0])
+        message_note(&t->c->log, "%s %s: %s", r->option->path, r->value[v], r->why[v]);
 }
 
-// Each value of a row, beside the best of the rows before it, which is measured before and after them.
-static int screen_row(struct tune *t, int *best, int row)
+static int measure_row(struct tune *t, const int *solo, int row)
 {
     struct tune_row *r = &t->row[row];
-    struct tune_trial base, after = {0};
-    int err = tune_run(t, best, t->frames, &base), top = 0;
-    for (int v = 1; v < r->n && err == TACHY_OK && base.fps > 0 && !tune_stopped(t); v++)
-        err = try_value(t, best, row, v, tune_score(t, &base));
-    if (err == TACHY_OK && !tune_stopped(t))
-        err = tune_run(t, best, t->frames, &after);
-    double before = tune_score(t, &base), later = tune_score(t, &after);
-    for (int v = 1; v < r->n; v++)
-        r->gain[v] *= later > 0 && before > 0 ? 2 * before / (before + later) : 1;
-    for (int v = 1; v < r->n && err == TACHY_OK; v++)
-        err = judge_value(t, best, row, v);
-    for (int v = 1; v < r->n; v++)
-        top = r->gain[v] > r->gain[top] ? v : top;
-    say_gains(t, r);
-    best[row] = r->gain[top] > worth ? top : 0;
+    int err = TACHY_OK;
+    for (int v = 1; v < r->n && err == TACHY_OK && !tune_stopped(t); v++) {
+        err = measure_value(t, solo, row, v);
+        if (err == TACHY_OK && !tune_stopped(t))
+            err = judge_value(t, row, v);
+        if (!tune_stopped(t) || r->gain[v] > 0)
+            say_gain(t, r, v);
+    }
     return err;
 }
 
-// As many frames as the command works on in --trial-seconds.
-static int size_trials(struct tune *t)
+// The costs of the base and of each value of the rows whose effect is not that of the pipeline's shape.
+static int measure_costs(struct tune *t)
 {
-    static const int none[TUNE_ROWS] = {0};
-    struct tune_trial first = {0};
-    double seconds = tachy_settings_float(t->c->settings, "tune.trial_seconds");
-    int64_t most = tachy_settings_int(t->c->settings, "input.max_frames");
-    int err = tune_run(t, none, most && most < 60 ? most : 60, &first);
+    int solo[TUNE_ROWS];
+    alone(t, solo);
+    int err = tune_run(t, solo, alone_frames(t, NULL, 0), &t->base);
     if (err < 0 || tune_stopped(t))
         return err;
-    if (!first.fps) {
-        message_error("the command as given fails: %s", first.why);
+    if (!t->base.fps) {
+        message_error("the command fails with one worker and one decoder: %s", t->base.why);
         return TACHY_ERR_UNAVAILABLE;
     }
-    t->frames = (int64_t)fmax(16, first.fps * seconds);
+    for (int i = 0; i < t->n_rows; i++) {
+        t->row[i].cost[0] = t->base.cost;
+        if (t->row[i].part != TUNE_WORKERS && t->row[i].part != TUNE_DECODERS && err == TACHY_OK && !tune_stopped(t))
+            err = measure_row(t, solo, i);
+    }
+    return err;
+}
+
+int tune_size_trials(struct tune *t)
+{
+    static const int none[TUNE_ROWS] = {0};
+    double seconds = tachy_settings_float(t->c->settings, "tune.trial_seconds");
+    int64_t most = tachy_settings_int(t->c->settings, "input.max_frames");
+    int err = tune_run(t, none, most && most < 60 ? most : 60, &t->given);
+    if (err < 0 || tune_stopped(t))
+        return err;
+    if (!t->given.fps) {
+        message_error("the command as given fails: %s", t->given.why);
+        return TACHY_ERR_UNAVAILABLE;
+    }
+    t->frames = (int64_t)fmax(16, t->given.fps * seconds);
     t->frames = most && t->frames > most ? most : t->frames;
     return TACHY_OK;
 }
+
+// ---- Prediction ----
 
 static void keep(struct tune *t, const struct tune_setting *s)
 {
@@ -147,24 +202,62 @@ static void keep(struct tune *t, const struct tune_setting *s)
     t->final[i] = *s;
 }
 
-// The combinations of values that are predicted to be the fastest; final[0] is the command as given.
+// The score that the model expects; 0: it would not fit into the memory that is allowed.
+static double predicted_score(const struct tune *t, const int *at)
+{
+    struct tune_trial p;
+    double mib = tachy_settings_float(t->c->settings, "tune.max_memory");
+    tune_predict(t, at, &p);
+    return mib > 0 && p.memory_mib > 1.2 * mib ? 0 : score(t, &p);
+}
+
+static bool possible(const struct tune *t, const int *at)
+{
+    for (int k = 0; k < t->n_rows; k++)
+        if (t->row[k].part != TUNE_WORKERS && t->row[k].part != TUNE_DECODERS && at[k] && !(t->row[k].gain[at[k]] > 0))
+            return false;
+    return true;
+}
+
+static void say_predicted(struct tune_row *r, int v)
+{
+    if (r->part == TUNE_OTHER && r->why[v][0] == 'r') // refused
+        return;
+    snprintf(r->why[v], sizeof(r->why[v]), r->gain[v] >= 1 ? "gains %.0f %%" : "loses %.0f %%", fabs(r->gain[v] - 1) * 100);
+}
+
+// What the best combination with a value is predicted to give beside the best one without it.
+static void predict_gains(struct tune *t, double best[TUNE_ROWS][TUNE_VALUES])
+{
+    for (int k = 0; k < t->n_rows; k++)
+        for (int v = 1; v < t->row[k].n; v++)
+            if (best[k][v] > 0 && best[k][0] > 0) {
+                t->row[k].gain[v] = best[k][v] / best[k][0];
+                say_predicted(&t->row[k], v);
+            }
+}
+
+// The combinations of values that are predicted to be the best; final[0] is the command as given.
 static void predict(struct tune *t)
 {
     struct tune_setting s = {.quality = -1};
+    double best[TUNE_ROWS][TUNE_VALUES] = {0}, given = predicted_score(t, s.at);
+    given = given > 0 ? given : 1;
     t->final[0] = (struct tune_setting){.predicted = 1, .quality = 1};
     t->n_final = 1;
     for (long tried = 0; tried < COMBINATIONS; tried++) {
+        s.predicted = possible(t, s.at) ? predicted_score(t, s.at) / given : 0;
+        for (int k = 0; k < t->n_rows; k++)
+            best[k][s.at[k]] = fmax(best[k][s.at[k]], s.predicted);
+        if (tried && s.predicted > 0)
+            keep(t, &s);
         int i = 0;
         while (i < t->n_rows && ++s.at[i] == t->row[i].n) // counts, the first row fastest
             s.at[i++] = 0;
         if (i == t->n_rows)
-            return;
-        s.predicted = 1;
-        for (int k = 0; k < t->n_rows; k++)
-            s.predicted *= t->row[k].gain[s.at[k]];
-        if (s.predicted > worth)
-            keep(t, &s);
+            break;
     }
+    predict_gains(t, best);
 }
 
 static int by_size(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
@@ -189,12 +282,12 @@ static int play_round(struct tune *t, int round, int64_t frames)
         int err = tune_run(t, s->at, frames, &s->last);
         if (err < 0 || tune_stopped(t))
             return err;
-        base = i ? base : tune_score(t, &s->last);
-        s->gain[round] = base > 0 ? tune_score(t, &s->last) / base : 0;
+        base = i ? base : score(t, &s->last);
+        s->gain[round] = base > 0 ? score(t, &s->last) / base : 0;
         s->rounds = round + 1;
         if (!s->last.fps)
             snprintf(s->why, sizeof(s->why), "%s", s->last.why);
-        else if (!tune_limit(t, &s->last, s->why, sizeof(s->why)))
+        else if (!over_limit(t, &s->last, s->why, sizeof(s->why)))
             s->why[0] = '\0';
     }
     return TACHY_OK;
@@ -209,33 +302,44 @@ static int leader(const struct tune *t)
     return best;
 }
 
-// The slower half goes, but none that beat the leader in a round: their difference is within the noise.
+static bool in(const struct tune_setting *s) { return !s->why[0]; }
+
+// The slower half goes; after the first round none that beat the leader in a round, since their difference is within the noise.
 static int drop_half(struct tune *t)
 {
+    bool slow[TUNE_FINAL + 1] = {0};
     int left = 0, best = leader(t);
     for (int i = 1; i < t->n_final; i++) {
+        int better = 0, all = 0, beat = 0;
+        for (int k = 1; k < t->n_final; k++) {
+            all += in(&t->final[k]);
+            better += in(&t->final[k]) && median(&t->final[k]) > median(&t->final[i]);
+        }
+        for (int r = 0; r < t->final[i].rounds && best >= 0 && t->final[i].rounds > 1; r++)
+            beat += t->final[i].gain[r] > t->final[best].gain[r];
+        slow[i] = in(&t->final[i]) && i != best && !beat && better * 2 >= all;
+    }
+    for (int i = 1; i < t->n_final; i++) {
         struct tune_setting *s = &t->final[i];
-        int better = 0, beat = 0;
-        for (int k = 1; k < t->n_final && !s->why[0]; k++)
-            better += !t->final[k].why[0] && median(&t->final[k]) > median(s);
-        for (int r = 0; r < s->rounds && best >= 0; r++)
-            beat += s->gain[r] > t->final[best].gain[r];
-        if (!s->why[0] && i != best && s->rounds > 1 && !beat && better * 2 >= t->n_final)
+        if (slow[i] && s->rounds > 1)
             snprintf(s->why, sizeof(s->why), "slower in all %d rounds", s->rounds);
-        left += !s->why[0];
+        else if (slow[i])
+            snprintf(s->why, sizeof(s->why), "slower in the first round");
+        left += in(s);
     }
     return left;
 }
 
-// Settings that change results must pass the guard as they are, too: errors add up.
-static int judge_finals(struct tune *t)
+// The leader must pass the guard as it is: errors add up. Else the next one leads.
+static int judge_leaders(struct tune *t)
 {
-    int err = TACHY_OK;
-    for (int i = 0; i < t->n_final && err == TACHY_OK && !tune_stopped(t); i++) {
+    int err = TACHY_OK, i;
+    while (err == TACHY_OK && !tune_stopped(t) && (i = leader(t)) >= 0) {
         struct tune_setting *s = &t->final[i];
         err = judge(t, s->at, &s->quality);
-        if (!tune_stopped(t) && s->quality < asked_quality(t))
-            say_refused(t, s->quality, s->why, sizeof(s->why));
+        if (err < 0 || tune_stopped(t) || s->quality >= asked_quality(t))
+            break;
+        say_refused(t, s->quality, s->why, sizeof(s->why));
     }
     return err;
 }
@@ -259,26 +363,27 @@ static void choose(struct tune *t)
     int won = 0;
     for (int r = 0; r < s->rounds; r++)
         won += s->gain[r] > 1;
-    if (median(s) < worth || won * 3 < s->rounds * 2)
+    if (median(s) < TUNE_WORTH || won * 3 < s->rounds * 2)
         t->best = 0;
 }
 
 int tune_search(struct tune *t)
 {
-    int best[TUNE_ROWS] = {0};
     for (int i = 0; i < t->n_rows; i++)
         t->row[i].gain[0] = 1;
-    int err = size_trials(t);
-    for (int i = 0; i < t->n_rows && err == TACHY_OK && !tune_stopped(t); i++)
-        err = screen_row(t, best, i);
+    int err = tune_size_trials(t);
+    if (err == TACHY_OK && !tune_stopped(t))
+        err = measure_costs(t);
+    if (err < 0 || !t->given.fps || !t->base.fps)
+        return err;
     predict(t);
-    if (err == TACHY_OK)
-        err = judge_finals(t);
     for (int r = 0; r < TUNE_ROUNDS && err == TACHY_OK && !tune_stopped(t); r++) {
         err = play_round(t, r, t->frames);
         if (err == TACHY_OK && drop_half(t) <= 1 && r >= 2)
             break;
     }
+    if (err == TACHY_OK)
+        err = judge_leaders(t);
     choose(t);
     for (int i = 0; i < t->n_final; i++)
         t->final[i].predicted = median(&t->final[i]);

@@ -64,7 +64,7 @@ static int add_row(struct tune *t, const struct tachy_option *o, const char *val
         return TACHY_ERR_LIMIT;
     }
     struct tune_row *r = &t->row[t->n_rows++];
-    *r = (struct tune_row){.option = o, .n = 1, .changes = !o->tune || o->tune_changes};
+    *r = (struct tune_row){.option = o, .part = tune_part_of(o->path), .n = 1, .changes = !o->tune || o->tune_changes};
     if (!values && !strcmp(o->tune, "cores"))
         add_cores(r);
     const char *at = values ? values : o->tune, *end = at + (values ? n : strlen(at));

@@ -11,7 +11,7 @@
 
 // A trial is a process of this command: the user's words, without those that say where results go, and the values to try.
 
-enum { EXTRA = TUNE_ROWS + TUNE_FIXED + 8, WORD = 256 };
+enum { EXTRA = TUNE_ROWS + TUNE_FIXED + TUNE_EXTRA + 8, WORD = 256 };
 
 // Whether a trial leaves out what the user gave: results go elsewhere, and nobody watches it.
 static bool left_out(const struct tachy_option *o, bool masks)
@@ -119,6 +119,8 @@ static void add_values(const struct tune *t, const int *at, struct words *w)
     for (int i = 0; i < t->n_rows; i++)
         if (at[i])
             add_word_to(w, "--%s=%s", t->row[i].option->path, t->row[i].value[at[i]]);
+    for (int i = 0; i < t->n_extra; i++)
+        add_word_to(w, "%s", t->extra[i]);
 }
 
 // The last line that the process wrote.
@@ -141,6 +143,41 @@ static int run(struct tune *t, const struct words *own, bool masks, int *status)
     return child_run(t->c, &(struct child){.name = "a trial", .argv = t->argv, .err = t->log}, status);
 }
 
+static double get(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+
+static void read_cost(struct tune_cost *c, const json_t *o)
+{
+    double frames = get(o, "frames");
+    size_t i;
+    const json_t *s;
+    json_array_foreach(json_object_get(o, "steps"), i, s) {
+        const char *name = text_of(s, "name");
+        double ms = 1e3 * get(s, "busy_s") / frames;
+        *(!strcmp(name, "decode")   ? &c->decode_ms
+          : !strcmp(name, "model")  ? &c->model_ms
+          : !strcmp(name, "encode") ? &c->write_ms
+                                    : &c->work_ms) += ms;
+    }
+    c->cpu_ms = 1e3 * get(o, "utilisation") * get(o, "cores") * get(o, "seconds") / frames;
+}
+
+static void read_summary(struct tune_trial *out, const json_t *o)
+{
+    const json_t *v = json_object_get(o, "verdict");
+    out->fps = get(o, "frames") / get(o, "seconds");
+    out->p99_ms = get(json_object_get(o, "latency_ms"), "p99");
+    out->memory_mib = get(o, "peak_memory_mib");
+    read_cost(&out->cost, o);
+    out->cost.memory_mib = out->memory_mib;
+    out->workers = (int)int_of(o, "workers");
+    out->decoders = (int)int_of(o, "decoders");
+    out->cores = (int)int_of(o, "cores");
+    snprintf(out->limit, sizeof(out->limit), "%s", text_of(v, "limit"));
+    snprintf(out->verdict, sizeof(out->verdict), "%s", text_of(v, "words"));
+    snprintf(out->remedy, sizeof(out->remedy), "%s", text_of(v, "remedy"));
+    out->gain = get(v, "expected_gain");
+}
+
 int tune_run(struct tune *t, const int *at, int64_t frames, struct tune_trial *out)
 {
     struct words w = {0};
@@ -161,11 +198,8 @@ int tune_run(struct tune *t, const int *at, int64_t frames, struct tune_trial *o
         return err;
     t->trials++;
     json_t *o = status ? NULL : json_load_file(path, 0, NULL);
-    double seconds = json_number_value(json_object_get(o, "seconds"));
-    if (o && seconds > 0) {
-        out->fps = json_number_value(json_object_get(o, "frames")) / seconds;
-        out->p99_ms = json_number_value(json_object_get(json_object_get(o, "latency_ms"), "p99"));
-        out->memory_mib = json_number_value(json_object_get(o, "peak_memory_mib"));
+    if (o && get(o, "seconds") > 0 && get(o, "frames") > 0) {
+        read_summary(out, o);
     } else {
         last_line(t->log, out->why, sizeof(out->why));
     }
@@ -227,26 +261,4 @@ int tune_judge(struct tune *t, const int *at, double *iou)
     if (err == TACHY_OK && status == 0 && !tune_stopped(t))
         err = compare(t, other, ref, iou);
     return err == TACHY_ERR_INTERRUPTED ? TACHY_OK : err;
-}
-
-double tune_score(const struct tune *t, const struct tune_trial *r)
-{
-    bool latency = !strcmp(tachy_settings_str(t->c->settings, "tune.objective"), "latency");
-    return !r->fps ? 0 : latency ? 1000 / fmax(r->p99_ms, 0.001) : r->fps;
-}
-
-const char *tune_limit(const struct tune *t, const struct tune_trial *r, char *buf, size_t size)
-{
-    const tachy_settings *s = t->c->settings;
-    double fps = tachy_settings_float(s, "tune.min_fps"), ms = tachy_settings_float(s, "tune.max_latency_ms"),
-           mib = tachy_settings_float(s, "tune.max_memory");
-    if (fps > 0 && r->fps < fps)
-        snprintf(buf, size, "%.1f fps miss %.1f", r->fps, fps);
-    else if (ms > 0 && r->p99_ms > ms)
-        snprintf(buf, size, "%.1f ms miss %.1f ms", r->p99_ms, ms);
-    else if (mib > 0 && r->memory_mib > mib)
-        snprintf(buf, size, "%.0f MiB exceed %.0f MiB", r->memory_mib, mib);
-    else
-        return NULL;
-    return buf;
 }

@@ -39,6 +39,7 @@ enum {
     TACHY_VERB_CURATE = 1 << 12,
     TACHY_VERB_RESULTS = 1 << 13, // of runs: compare, report, plot
     TACHY_VERB_BENCH = 1 << 14,
+    TACHY_VERB_CHECK = 1 << 15,
     TACHY_VERB_ALL = 0x7ffffffe, // every verb of the command, but no job
 };
 #define TACHY_VERB_TASK(i) (UINT64_C(1) << (32 + (i))) // a job of the task tachy_task_at(i), i: 0..31

@@ -138,6 +138,30 @@ class Tune(Case):
                 self.assertEqual(p.returncode, 2, p.stderr)
                 self.assertIn(words, p.stderr)
 
+    def test_bottlenecks_are_named_and_their_remedies_measured(self):
+        """The model sleeps, so more workers help whatever else the machine does."""
+        p = run("tune", "--detect-bottlenecks", "--trial-seconds", "0.5", "--json", "segment", "--workers", "1", "--provider", "null",
+                "--provider-option", "sleep_us=20000", "null:64x64@30,frames=400", "-f", "null", "-", env=self.env)
+        r = json.loads(p.stdout)
+        self.assertEqual(r["kind"], "bottlenecks")
+        first = r["steps"][0]
+        self.assertEqual(first["limit"], "engine")
+        self.assertIn("--workers", first["options"])
+        self.assertTrue(first["taken"], first)
+        self.assertGreater(first["predicted_gain"], 1.3)
+        self.assertGreater(first["measured_gain"], 1.3)
+        last = {}
+        for words in (s["options"].split() for s in r["steps"] if s["taken"]):
+            last.pop(words[0], None)
+            last[words[0]] = words[1]
+        self.assertEqual(r["options"].split(), [w for pair in last.items() for w in pair])
+        for s in r["steps"][1:]:
+            self.assertGreaterEqual(s["fps"], first["fps"] * 1.2)
+        text = run("tune", "--detect-bottlenecks", "--trial-seconds", "0.2", "segment", "--workers", "1", "--provider", "null",
+                   "--provider-option", "sleep_us=20000", "null:64x64@30,frames=100", "-f", "null", "-", env=self.env).stdout
+        self.assertIn("Add to the command: --workers", text)
+        self.assertIn("times as fast", text)
+
     def test_interrupt_keeps_the_best(self):
         """A stop in a later row keeps what the first row gained."""
         only = "performance.frame_skip_enabled,model.batch_size=2|3|4|5|6|7|8|9|10|11"

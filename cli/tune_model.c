@@ -1,0 +1,87 @@
+#include "tune.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// What a setting gives, from the costs of its values alone; docs/tune.md, "Prediction", has the formulas. No trial is run here.
+
+// Fitted by bench/tune_fit on the stored workloads.
+struct tune_constants tune_constants = {.sharp = 6, .crowd = 0.1, .late = 1};
+
+enum tune_part tune_part_of(const char *path)
+{
+    static const char *const paths[TUNE_PARTS] = {[TUNE_WORKERS] = "model.num_workers", [TUNE_THREADS] = "model.threads",
+                                                  [TUNE_BATCH] = "model.batch_size", [TUNE_DECODERS] = "pipeline.stages.decode.decoders"};
+    for (int i = 0; i < TUNE_PARTS; i++)
+        if (paths[i] && !strcmp(path, paths[i]))
+            return (enum tune_part)i;
+    return TUNE_OTHER;
+}
+
+// The numbers that shape the pipeline; where the setting names none, `given`.
+static int number_of_part(const struct tune *t, const int *at, enum tune_part part, int given)
+{
+    for (int i = 0; i < t->n_rows; i++)
+        if (t->row[i].part == part && at[i]) {
+            int v = atoi(t->row[i].value[at[i]]);
+            given = v > 0 ? v : given;
+        }
+    return given > 0 ? given : 1;
+}
+
+// A part of the cost with a value beside that part without: a factor; where there was none of it, the difference.
+static void apply(double *cost, double with, double without)
+{
+    if (without > 1e-4)
+        *cost *= with / without;
+    else
+        *cost += with - without;
+}
+
+// Costs of values are taken as independent: each changes a part of a frame's cost by its own factor.
+static struct tune_cost cost_of(const struct tune *t, const int *at)
+{
+    struct tune_cost c = t->base.cost;
+    for (int i = 0; i < t->n_rows; i++) {
+        const struct tune_row *r = &t->row[i];
+        const struct tune_cost *v = &r->cost[at[i]], *b = &t->base.cost;
+        if (!at[i] || r->part == TUNE_WORKERS || r->part == TUNE_DECODERS)
+            continue;
+        apply(&c.decode_ms, v->decode_ms, b->decode_ms);
+        apply(&c.work_ms, v->work_ms, b->work_ms);
+        apply(&c.model_ms, v->model_ms, b->model_ms);
+        apply(&c.write_ms, v->write_ms, b->write_ms);
+        apply(&c.cpu_ms, v->cpu_ms, b->cpu_ms);
+        c.memory_mib += v->memory_mib - b->memory_mib;
+    }
+    return c;
+}
+
+// Each worker takes as much memory as the command's own do.
+static double memory_of(const struct tune *t, const struct tune_cost *c, int workers)
+{
+    int more = t->given.workers - t->base.workers;
+    double each = more > 0 ? fmax(0, t->given.memory_mib - t->base.memory_mib) / more : 0;
+    return c->memory_mib + each * (workers - t->base.workers);
+}
+
+void tune_predict(const struct tune *t, const int *at, struct tune_trial *out)
+{
+    const struct tune_constants *k = &tune_constants;
+    struct tune_cost c = cost_of(t, at);
+    int workers = number_of_part(t, at, TUNE_WORKERS, t->given.workers), threads = number_of_part(t, at, TUNE_THREADS, 1),
+        batch = number_of_part(t, at, TUNE_BATCH, 1), decoders = number_of_part(t, at, TUNE_DECODERS, t->given.decoders);
+    double cores = t->given.cores > 0 ? t->given.cores : 1;
+    double crowd = 1 + k->crowd * fmax(0, workers * threads / cores - 1);
+    // Milliseconds per frame that each resource needs; in batches the model has threads of its own.
+    double need[] = {c.decode_ms / decoders, (batch > 1 ? fmax(c.work_ms, c.model_ms) : c.work_ms + c.model_ms) / workers, c.write_ms,
+                     c.cpu_ms * crowd / cores};
+    double sum = 0;
+    for (size_t i = 0; i < sizeof(need) / sizeof(need[0]); i++)
+        sum += pow(need[i], k->sharp);
+    double frame = pow(sum, 1 / k->sharp), through = c.decode_ms + c.work_ms + batch * c.model_ms + c.write_ms;
+    double ms = t->frames > 0 ? frame + k->late * through / (double)t->frames : frame;
+    *out = (struct tune_trial){.fps = ms > 0 ? 1000 / ms : 0, .p99_ms = fmax(through, frame * (3 * workers + 4)),
+                               .memory_mib = memory_of(t, &c, workers), .workers = workers, .decoders = decoders, .cost = c};
+}
