@@ -25,6 +25,52 @@ int tachy_option_index(const struct tachy_option *table, const char *path)
     return -1;
 }
 
+// Keys that files of other programs have at the top level or in a task's section; they hold for the whole run.
+static const struct habit {
+    const char *word, *row;
+    struct tachy_key key;
+} habits[] = {
+    {"batch_size", "model.batch_size", {0}},
+    {"clip_batch", "model.batch_size", {0}},
+    {"embedding_batch", "model.batch_size", {0}},
+    {"arcface_batch", "processing.arcface_batch", {0}},
+    {"mediapipe_batch", "processing.mediapipe_batch", {0}},
+    {"face_detection_batch", "processing.face_detection_batch", {0}},
+    {"num_workers", "model.num_workers", {0}},
+    {"device", "gpu.device", {0}},
+    {"use_fp16", "gpu.fp16", {0}},
+    {"mixed_precision", "gpu.precision", {"mixed_precision", "mixed", "fp32"}},
+    {"pin_memory", "dataloader.pin_memory", {0}},
+    {"use_multiprocessing", "processing.use_multiprocessing", {0}},
+};
+
+// Whether a row below `path`, of `size` bytes, is some task's.
+static bool is_task_section(const struct tachy_option *table, const char *path, size_t size)
+{
+    for (const struct tachy_option *o = table; o->path; o++)
+        if (o->verbs & TACHY_VERB_TASKS && !(o->verbs & ~TACHY_VERB_TASKS) && !strncmp(o->path, path, size) && o->path[size] == '.')
+            return true;
+    return false;
+}
+
+static const struct habit *habit_of(const struct tachy_option *table, const char *path)
+{
+    const char *dot = strrchr(path, '.'), *word = dot ? dot + 1 : path;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(habits); i++)
+        if (!strcmp(habits[i].word, word) && (!dot || is_task_section(table, path, (size_t)(dot - path))))
+            return &habits[i];
+    return NULL;
+}
+
+static const struct tachy_option *by_habit(const struct tachy_option *table, const char *path, const struct tachy_key **key)
+{
+    const struct habit *h = habit_of(table, path);
+    int i = h ? tachy_option_index(table, h->row) : -1;
+    if (i >= 0 && h->key.path)
+        *key = &h->key;
+    return i < 0 ? NULL : &table[i];
+}
+
 const struct tachy_option *tachy_option_by_key(const struct tachy_option *table, const char *path,
                                                const struct tachy_key **key)
 {
@@ -39,7 +85,7 @@ const struct tachy_option *tachy_option_by_key(const struct tachy_option *table,
             }
         }
     }
-    return NULL;
+    return by_habit(table, path, key);
 }
 
 // True where `path` lies below `section`.

@@ -36,7 +36,9 @@ static void list_values(const char *values, char *out, size_t size)
 // "a whole number from 1 to 256".
 static void describe_range(const struct tachy_option *o, const char *what, char *out, size_t size)
 {
-    const char *or_range = o->range ? ", or a range of them (16-32)" : "";
+    char or_range[80];
+    snprintf(or_range, sizeof(or_range), "%s%s%s", o->range ? ", or a range of them (16-32)" : "", o->type == TACHY_OPT_INT && o->values ? ", or " : "",
+             o->type == TACHY_OPT_INT && o->values ? o->values : "");
     if (o->min == 0 && o->max == 0)
         snprintf(out, size, "%s", what);
     else if (o->max >= 1e9)
@@ -85,12 +87,16 @@ static bool in_range(const struct tachy_option *o, double v)
     return (o->min == 0 && o->max == 0) || (v >= o->min && v <= o->max);
 }
 
-// A whole number, or of a range its upper end.
+// A whole number, or of a range its upper end; a word that the row has means 0.
 static bool parse_int(const struct tachy_option *o, const char *text, int64_t *out)
 {
     char low[24];
     int64_t from;
     const char *dash = o->range && *text ? strchr(text + 1, '-') : NULL;
+    if (o->values && tachy_word_in(o->values, text)) {
+        *out = 0;
+        return true;
+    }
     if (!dash)
         return tachy_parse_int(text, out) && in_range(o, (double)*out);
     snprintf(low, sizeof(low), "%.*s", (int)(dash - text), text);

@@ -163,8 +163,8 @@ struct leaf {
 
 static bool same_section(const char *a, const char *b)
 {
-    size_t n = (size_t)(strrchr(a, '.') - a);
-    return n == (size_t)(strrchr(b, '.') - b) && !memcmp(a, b, n);
+    const char *x = strrchr(a, '.'), *y = strrchr(b, '.');
+    return x && y && x - a == y - b && !memcmp(a, b, (size_t)(x - a));
 }
 
 // Two keys of one option say different things: which of them counts.

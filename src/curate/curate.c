@@ -5,6 +5,7 @@
 #include "base/cpu.h"
 #include "base/options.h"
 #include "pipeline/run_options.h"
+#include "task/batch_auto.h"
 #include "task/task.h"
 
 #include <stdlib.h>
@@ -44,10 +45,25 @@ static int read_shard(struct curate *c)
     return TACHY_OK;
 }
 
+// --batch auto: what pays for the task that it pays most for.
+static int choose_batch(struct curate *c, struct tachy_run_params *p)
+{
+    int err = TACHY_OK;
+    for (int i = 0; i < c->nb_tasks && err == TACHY_OK && tachy_batch_is_auto(c->set); i++) {
+        int batch;
+        err = tachy_batch_of_task(c->task[i].name, c->task[i].set, &batch, c->log);
+        p->batch = TACHY_MAX(p->batch, batch);
+    }
+    return err;
+}
+
 static int open_pipeline(struct curate *c)
 {
     struct tachy_run_params p = {0};
     tachy_run_read_settings(&p, c->set);
+    int err = choose_batch(c, &p);
+    if (err < 0)
+        return err;
     int workers = TACHY_DEF(p.workers, tachy_cpu_count());
     c->nb_room = 2 * workers * TACHY_MAX(p.batch, 1) + 16;
     return tachy_pipeline_open(&c->pipeline, tachy_pipeline_params(.workers = p.workers, .max_bytes = p.max_bytes, .batch = p.batch,

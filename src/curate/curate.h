@@ -120,6 +120,8 @@ void curate_tasks_close(struct curate *c);
 // inputs.c: c->file, from input.files; --sample is applied.
 int curate_inputs_list(struct curate *c);
 void curate_inputs_free(struct curate *c);
+// import_tar.c: unpacks the pictures and videos of a tar file beside the results, and adds each.
+int curate_import_tar(struct curate *c, const char *tar, int (*add)(struct curate *c, const char *path));
 // Reads the whole file and sets its digest.
 int curate_digest(struct curate_file *f, const int *stop, const struct tachy_log *log);
 
@@ -178,6 +180,7 @@ int curate_ledger_open(struct curate *c);
 void curate_ledger_close(struct curate *c);
 bool curate_ledger_has(const struct curate *c, struct curate_file *f); // done, by its digest
 bool curate_ledger_knows(const struct curate *c, struct curate_file *f); // by name, size and time: sets the digest
+const char *curate_dir(const struct curate *c); // by the settings, also before it is opened
 const char *curate_ledger_dir(const struct curate *c);
 int64_t curate_ledger_at(const struct curate *c); // bytes of results.jsonl
 int curate_ledger_add(struct curate *c, const struct tachy_text *line);

@@ -5,11 +5,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <glob.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <tachy/job.h>
+#include <unistd.h>
 
-// The inputs: files, folders with all that lies below them, patterns and lists, in this order and by name within each.
+// The inputs: files, folders with all that lies below them, patterns, lists, tar files and folders of results, in this order and
+// by name within each.
 
 enum { DEPTH_MAX = 32, LINE_MAX_BYTES = 8192, CHUNK = 1 << 20 };
 
@@ -59,6 +62,8 @@ static int add_folder(struct curate *c, const char *folder, int depth)
     return err;
 }
 
+static int add_one(struct curate *c, const char *name);
+
 static int add_pattern(struct curate *c, const char *pattern)
 {
     glob_t found = {0};
@@ -66,17 +71,52 @@ static int add_pattern(struct curate *c, const char *pattern)
     if (glob(pattern, 0, NULL, &found) != 0)
         err = tachy_fail(c->log, TACHY_ERR_NOT_FOUND, "%s: no file has such a name", pattern);
     for (size_t i = 0; i < found.gl_pathc && err == TACHY_OK; i++)
-        err = is_folder(found.gl_pathv[i]) ? add_folder(c, found.gl_pathv[i], 0) : add_file(c, found.gl_pathv[i]);
+        err = add_one(c, found.gl_pathv[i]);
     globfree(&found);
     return err;
+}
+
+// A folder of results stands for the inputs of which its filter kept a frame, in their order.
+static int add_result(struct curate *c, const char *folder)
+{
+    char *path = tachy_asprintf("%s/files.jsonl", folder), *line = NULL;
+    size_t room = 0;
+    int before = c->nb_files;
+    FILE *f = path ? fopen(path, "r") : NULL;
+    int err = f ? TACHY_OK : TACHY_ERR_NOMEM;
+    while (err == TACHY_OK && getline(&line, &room, f) > 0) {
+        json_t *o = json_loads(line, 0, NULL);
+        const char *name = json_string_value(json_object_get(o, "file"));
+        if (name && json_integer_value(json_object_get(o, "kept")) > 0)
+            err = add_file(c, name);
+        json_decref(o);
+    }
+    if (err == TACHY_OK && c->nb_files == before)
+        err = tachy_fail(c->log, TACHY_ERR_NOT_FOUND, "%s: holds results, of which no frame was kept", folder);
+    if (f)
+        fclose(f);
+    free(line);
+    free(path);
+    return err;
+}
+
+static bool is_result(const char *folder)
+{
+    char *job = tachy_asprintf("%s/job.json", folder), *files = tachy_asprintf("%s/files.jsonl", folder);
+    bool both = job && files && access(job, R_OK) == 0 && access(files, R_OK) == 0;
+    free(job);
+    free(files);
+    return both;
 }
 
 static int add_one(struct curate *c, const char *name)
 {
     struct stat st;
     if (is_folder(name))
-        return add_folder(c, name, 0);
-    if (stat(name, &st) < 0 && strpbrk(name, "*?["))
+        return is_result(name) ? add_result(c, name) : add_folder(c, name, 0);
+    if (tachy_path_ends(name, ".tar"))
+        return curate_import_tar(c, name, add_file);
+    if (lstat(name, &st) < 0 && strpbrk(name, "*?["))
         return add_pattern(c, name);
     if (!strcmp(name, "-") || tachy_path_is_address(name))
         return tachy_fail(c->log, TACHY_ERR_UNSUPPORTED, "%s: curate reads files, which a later run finds again; write it to a file first",

@@ -48,7 +48,7 @@ static bool is_outside(const char *path)
 {
     static const char *const parts[] = {"input.files", "output.", "run.", "debug.", "processing.", "pipeline.", "dataloader.",
                                         "metrics.", "general.", "curate.sample", "curate.shard", "curate.to", "curate.page",
-                                        "model.num_workers", "model.prefetch_factor", "model.dir", "model.library", "batching."};
+                                        "model.num_workers", "model.batch_size", "model.prefetch_factor", "model.dir", "model.library", "batching."};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(parts); i++)
         if (!strncmp(path, parts[i], strlen(parts[i])))
             return true;
@@ -84,6 +84,8 @@ static json_t *settings_of(const struct curate *c)
         json_array_append_new(names, json_string(c->task[i].name));
         add_file(all, c->task[i].set, c->task[i].name, "model.name");
         add_file(all, c->task[i].set, c->task[i].name, "model.card");
+        if (!strcmp(c->task[i].name, "categorize"))
+            add_file(all, c->task[i].set, c->task[i].name, "categorize.classes");
     }
     for (const struct tachy_option *o = tachy_settings_options(c->set); o->path; o++) {
         bool counts = !strncmp(o->path, "input.", 6) || !strncmp(o->path, "model.", 6) || !strncmp(o->path, "gpu.", 4) ||
@@ -232,16 +234,21 @@ static int take_lock(struct curate *c)
     return TACHY_OK;
 }
 
-int curate_ledger_open(struct curate *c)
+const char *curate_dir(const struct curate *c)
 {
     const char *dir = tachy_settings_str(c->set, "output.file");
+    return dir ? dir : "curated";
+}
+
+int curate_ledger_open(struct curate *c)
+{
     bool anew = tachy_settings_bool(c->set, "output.overwrite");
     struct curate_ledger *l = c->ledger = calloc(1, sizeof(*l));
     struct stat st;
     if (!l)
         return TACHY_ERR_NOMEM;
     l->lock = -1;
-    l->dir = strdup(dir ? dir : "curated");
+    l->dir = strdup(curate_dir(c));
     if (!l->dir)
         return TACHY_ERR_NOMEM;
     for (size_t n = strlen(l->dir); n > 1 && l->dir[n - 1] == '/'; n--)

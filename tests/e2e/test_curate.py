@@ -67,6 +67,54 @@ class Curate(common.Case):
                 self.assertEqual([x[task]["regions"] for x in own], [x["regions"] for x in alone], (name, task))
         self.assertTrue(any(x["detect"]["regions"] for x in got))
 
+    def test_tar_files_and_earlier_results_as_inputs(self):
+        clip(self.inputs / "a.mp4", 3)
+        ffmpeg("-i", self.inputs / "a.mp4", "-frames:v", "2", self.inputs / "%d.png")
+        ffmpeg("-f", "lavfi", "-i", "color=gray:32x32", "-frames:v", "1", self.inputs / "grey.png")
+        want = None
+        for form, name in ((tarfile.USTAR_FORMAT, "u.tar"), (tarfile.GNU_FORMAT, "g.tar"), (tarfile.PAX_FORMAT, "p.tar")):
+            with tarfile.open(self.tmp / name, "w", format=form) as t:
+                for f in sorted(self.inputs.iterdir()):
+                    t.add(f, f"{'long/' * 25 if name != 'u.tar' else 'a/'}{f.name}")
+                    info = tarfile.TarInfo(f"a/{f.stem}.json")
+                    info.size = 2
+                    t.addfile(info, io.BytesIO(b"{}"))
+                evil = tarfile.TarInfo("../../evil.png")
+                evil.size = 1
+                t.addfile(evil, io.BytesIO(b"x"))
+            self.curate(self.tmp / name, "--keep", "width == 320", out=name + ".out", tasks="quality")
+            got = [(x["file"].rsplit("/", 1)[1], x["frame"], x["quality"]) for x in self.results(name + ".out")]
+            want = want or got
+            self.assertEqual(got, want)
+            self.assertTrue(self.results(name + ".out")[0]["file"].startswith(str(self.tmp / f"{name}.out/inputs/{name}/")))
+        self.assertEqual(len(want), 6)
+        self.assertFalse(any(self.tmp.glob("**/evil*")))
+        self.assertEqual(json.loads(self.curate(self.tmp / "p.tar", "--keep", "width == 320", "--json", out="p.tar.out", tasks="quality").stdout)["before"], 4)
+        self.curate(self.tmp / "p.tar.out", out="again", tasks="quality")  # of which the grey one was not kept
+        self.assertEqual([(x["file"].rsplit("/", 1)[1], x["frame"], x["quality"]) for x in self.results("again")], [w for w in want if w[0] != "grey.png"])
+        (self.tmp / "cut.tar").write_bytes((self.tmp / "u.tar").read_bytes()[:3000])
+        (self.tmp / "no.tar").write_bytes(b"no tar" * 200)
+        for name in ("cut.tar", "no.tar"):
+            p = self.curate(self.tmp / name, out="x", tasks="quality", check=False)
+            self.assertRegex(p.stderr, rf"{name}: is no tar file, or is damaged at byte \d+")
+
+    def test_keys_of_other_programs(self):
+        clip(self.inputs / "a.mp4", 3)
+        job = self.tmp / "job.yaml"
+        job.write_text("version: 1\nnum_workers: 2\ndevice: cpu\nuse_multiprocessing: yes\npin_memory: true\nmixed_precision: false\n"
+                       "curate: {tasks: [detect]}\ndetect: {batch_size: 3, use_fp16: no}\n"
+                       "faces: {arcface_batch: 64, face_detection_batch: 8, num_workers: 2}\npose: {mediapipe_batch: 16}\n")
+        said = run("config", "-c", job).stdout
+        for line in ("batch_size: 3", "num_workers: 2", "fp16: no", "precision: fp32", "device: cpu"):
+            self.assertIn(line, said)
+        run("curate", job, "-q", self.inputs, "-o", self.tmp / "out")
+        first = self.results()
+        run("curate", job, "-q", self.inputs, "-o", self.tmp / "out", "--batch", "2")  # changes no result, so it is taken
+        self.curate(self.inputs, "--batch", "1", out="one")
+        self.assertEqual(first, self.results("one"))
+        job.write_text("version: 1\nclip_batch: 4\nclip_batches: 4\n")
+        self.assertIn("clip_batches is not known", run("config", "-c", job, check=False).stderr)
+
     def test_conditions_and_filter(self):
         clip(self.inputs / "face.mp4", 6)
         ffmpeg("-f", "lavfi", "-i", "color=gray:320x240:d=0.2", self.inputs / "grey.mp4")
