@@ -76,7 +76,7 @@ static int run_config(struct cli *c)
     if (err == TACHY_OK && tachy_settings_bool(c->settings, "general.markdown"))
         print_markdown();
     else if (err == TACHY_OK)
-        err = json ? tachy_settings_json(&text, c->settings) : tachy_settings_yaml(&text, c->settings, all ? ~0u : shown_rows());
+        err = json ? tachy_settings_json(&text, c->settings) : tachy_settings_yaml(&text, c->settings, all ? ~UINT64_C(0) : shown_rows());
     if (text && json)
         err = write_text(json, text);
     else if (text)

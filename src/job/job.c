@@ -6,6 +6,7 @@
 #include "sink/sink_options.h"
 #include "source/source_options.h"
 #include "stage/stage.h"
+#include "task/batch_auto.h"
 #include "task/task.h"
 
 #include <stdlib.h>
@@ -427,12 +428,26 @@ static int run_parallel(tachy_job *j)
     return err;
 }
 
+// --batch auto, before the first frame.
+static int choose_batch(tachy_job *j)
+{
+    char text[16];
+    int batch;
+    if (!tachy_batch_is_auto(j->set))
+        return TACHY_OK;
+    int err = tachy_batch_of_task(j->p.task, j->set, &batch, j->p.log);
+    snprintf(text, sizeof(text), "%d", batch);
+    return err < 0 ? err : tachy_settings_set(j->set, "model.batch_size", text, "--batch auto");
+}
+
 int tachy_job_run(tachy_job *j)
 {
     if (!TACHY_CHECK(j ? j->p.log : NULL, j))
         return TACHY_ERR_INVAL;
     job_note_unused(j);
-    int err = !j->info.nb_files ? TACHY_OK : j->info.parallel ? run_parallel(j) : run_in_turn(j);
+    int err = j->info.nb_files ? choose_batch(j) : TACHY_OK;
+    if (err == TACHY_OK && j->info.nb_files)
+        err = j->info.parallel ? run_parallel(j) : run_in_turn(j);
     if (err == TACHY_OK && stopped(j))
         err = TACHY_ERR_INTERRUPTED;
     int written = job_write_summaries(j);

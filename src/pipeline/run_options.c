@@ -6,9 +6,9 @@
 
 const struct tachy_option tachy_run_options[] = {
     {"model.batch_size", "batch", 0, TACHY_OPT_INT, "1", .min = 1, .max = 256, .group = "Model",
-     .verbs = TACHY_VERB_RUN | TACHY_VERB_CURATE, .aliases = "batch-size", .range = true, .tune = "1|2|4|8|16|32", .tune_changes = true,
+     .verbs = TACHY_VERB_RUN | TACHY_VERB_CURATE, .aliases = "batch-size", .range = true, .values = "auto", .tune = "1|2|4|8|16|32", .tune_changes = true,
      .help = "pictures in one run of the model, of all inputs together; more than 1 where the model takes them; of a "
-             "range (16-32) the upper end",
+             "range (16-32) the upper end; auto: found by trial before the first frame",
      .keys = TACHY_KEYS(TACHY_KEY("batching.dynamic.max_batch_size"),
      TACHY_KEY("pipeline.stages.inference.batch_size"))},
     {"model.num_workers", "workers", 0, TACHY_OPT_INT, "0", .max = 1024, .group = "Model", .verbs = TACHY_VERB_RUN | TACHY_VERB_CURATE,
@@ -87,7 +87,7 @@ static int64_t read_ahead(const tachy_settings *s)
     const int64_t asked[] = {
         tachy_settings_int(s, "performance.prefetch_frames"),
         tachy_settings_int(s, "processing.max_queue_size"),
-        tachy_settings_int(s, "model.prefetch_factor") * tachy_settings_int(s, "model.batch_size") * workers,
+        tachy_settings_int(s, "model.prefetch_factor") * TACHY_MAX(tachy_settings_int(s, "model.batch_size"), 1) * workers,
     };
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(asked); i++)
         if (asked[i] && (!least || asked[i] < least))

@@ -59,6 +59,18 @@ class Batch(common.Case):
             self.assertEqual(s["frames"], 37)
             self.assertGreater(steps["model"]["busy_s"], 0)
 
+    def test_auto(self):
+        clip, model = self.clip("a.mkv", 9), self.tmp / "any.onnx"
+        any_batch(model)
+        want, _, _ = self.hashes(clip, model)
+        p = common.run("segment", clip, "--model", model, "--mode", "mask", "-f", "framemd5", "-y", "--batch", "auto", "-v", "verbose", "-")
+        self.assertRegex(p.stderr, r"auto: 2 pictures in a run take [\d.]+ ms each")
+        self.assertRegex(p.stderr, r"auto: segment runs \d+ pictures? at once")
+        self.assertEqual(self.hashes(clip, model, "--batch", "auto")[0], want)
+        any_batch(model, batch=1)
+        p = common.run("segment", clip, "--model", model, "--mode", "mask", "-f", "null", "--batch", "auto", "-v", "verbose", "-")
+        self.assertIn("auto: segment runs 1 picture at once", p.stderr)
+
     def test_both_eyes(self):
         clip = self.clip("a_sbs.mkv", 20)
         model = self.tmp / "any.onnx"
