@@ -1,4 +1,5 @@
 #include "pipeline/live_stream.h"
+#include "stage/infer.h"
 
 #include <stdlib.h>
 

@@ -88,16 +88,6 @@ static void read_for_control(void *run, struct control_figures *f)
     f->input = r->p->source->url;
 }
 
-// What a stage can change while it works.
-static int set_of_stage(tachy_task *t, const char *path, double value, char **why)
-{
-    int err = TACHY_ERR_UNSUPPORTED;
-    for (int i = 0; i < t->nb_stages && err == TACHY_ERR_UNSUPPORTED && !*why; i++)
-        if (t->stage[i]->ops->set)
-            err = t->stage[i]->ops->set(t->stage[i], path, value, why);
-    return err;
-}
-
 // Workers can rest and come back, batches be smaller than the model was opened for, a live run's frames have another
 // deadline, and stages have settings of their own that change; the rest is part of what was opened at the start.
 static int set_for_control(void *run, const char *path, double value, char **why)
@@ -113,7 +103,7 @@ static int set_for_control(void *run, const char *path, double value, char **why
     int most = workers ? r->pipeline->nb_workers : r->pipeline->batch;
     int n = value > 0 ? (int)value : most;
     if (!workers && !batch)
-        return set_of_stage(r->p->task, path, value, why);
+        return tachy_task_set(r->p->task, path, value, why);
     if (n > TACHY_MAX(most, 1)) {
         *why = tachy_asprintf(" to more than the %d that it began with", TACHY_MAX(most, 1));
         return TACHY_ERR_UNSUPPORTED;

@@ -34,7 +34,7 @@ int pipeline_spans(const tachy_task *t, bool batched, bool copies, struct pipeli
         enum pipeline_span_kind kind = kind_of(t->stage[i], batched);
         bool first_writes = !writes && t->stage[i]->flags & TACHY_STAGE_WRITES && kind == SPAN_CARRIED;
         bool goes_on = n && span[n - 1].kind == kind && kind != SPAN_BATCHED && !first_writes && i != copied + 1 &&
-                       !t->stage[i]->ahead;
+                       !t->stage[i]->ahead && !(t->stage[i]->flags & TACHY_STAGE_APART);
         if (i == copied + 1 && kind != SPAN_ORDERED)
             span[n++] = (struct pipeline_span){SPAN_ORDERED, i, i, .copies = true};
         if (!goes_on)

@@ -17,22 +17,33 @@ static void set_points(const struct tachy_decoder *d, const struct tachy_decoder
     f->about->nb_points = d->card->nb_points;
 }
 
-static struct tachy_point point_of(const struct tachy_decoder *d, const struct tachy_decoder_frame *f, const char *order,
-                                   int64_t first)
+// One number of each point, to[0], to[4], ...: what they have at `first` among `each` numbers, times `scale`.
+static void read_numbers(const struct tachy_decoder *d, const struct tachy_decoder_frame *f, int64_t first, int64_t each,
+                         float scale, float *to)
 {
-    float sx = d->card->shares ? (float)d->width : 1, sy = d->card->shares ? (float)d->height : 1;
-    struct tachy_point p = {.score = 1};
-    for (const char *o = order; *o; o++, first++) {
-        float v = decode_at(&d->part[0], f, first);
-        switch (*o) {
-        case 'x': p.x = v * sx; break;
-        case 'y': p.y = v * sy; break;
-        case 'z': p.z = v * sx; break;
-        case 's': p.score = v; break;
-        case 'v': p.score = decode_sigmoid(v); break;
+    const float *v = decode_floats(&d->part[0], f);
+    for (int i = 0; i < d->card->nb_points; i++)
+        to[4 * i] = (v ? v[first + i * each] : decode_at(&d->part[0], f, first + i * each)) * scale;
+}
+
+static void read_points(const struct tachy_decoder *d, const struct tachy_decoder_frame *f, struct tachy_point *p)
+{
+    const char *order = d->card->order;
+    const int64_t each = (int64_t)strlen(order);
+    const float sx = d->card->shares ? (float)d->width : 1, sy = d->card->shares ? (float)d->height : 1;
+    for (int i = 0; i < d->card->nb_points; i++)
+        p[i] = (struct tachy_point){.score = 1};
+    for (int64_t k = 0; k < each; k++) {
+        switch (order[k]) {
+        case 'x': read_numbers(d, f, k, each, sx, &p->x); break;
+        case 'y': read_numbers(d, f, k, each, sy, &p->y); break;
+        case 'z': read_numbers(d, f, k, each, sx, &p->z); break;
+        case 's':
+        case 'v': read_numbers(d, f, k, each, 1, &p->score); break;
         }
+        for (int i = 0; i < d->card->nb_points && order[k] == 'v'; i++)
+            p[i].score = decode_sigmoid(p[i].score);
     }
-    return p;
 }
 
 // Moves point k to the mean place of the cells around it, by what its map says of each, unless none is sure.
@@ -92,16 +103,12 @@ static int refine(const struct tachy_decoder *d, const struct tachy_decoder_fram
 
 int decode_points_run(tachy_decoder *d, const struct tachy_decoder_frame *f, struct tachy_regions *list)
 {
-    const char *order = d->card->order;
-    const int64_t each = (int64_t)strlen(order);
     struct tachy_point *p = d->card->at ? d->spot : place_for_points(d, list);
     if (!p)
         return TACHY_ERR_NOMEM;
-    for (int i = 0; i < d->card->nb_points; i++) {
-        p[i] = point_of(d, f, order, i * each);
-        if (d->card->scores[0])
-            move_by_map(d, f, i, &p[i]);
-    }
+    read_points(d, f, p);
+    for (int i = 0; i < d->card->nb_points && d->card->scores[0]; i++)
+        move_by_map(d, f, i, &p[i]);
     if (d->card->at) {
         tachy_points_to_frame(p, d->card->nb_points, f->map);
         return refine(d, f, p, list);

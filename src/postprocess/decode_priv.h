@@ -52,6 +52,12 @@ static inline float decode_at(const struct decode_part *part, const struct tachy
     }
     return NAN;
 }
+// The numbers of the picture, if they are float32; NULL: they are not.
+static inline const float *decode_floats(const struct decode_part *part, const struct tachy_decoder_frame *f)
+{
+    const struct tachy_tensor *t = &f->out[part->out];
+    return t->dtype == TACHY_F32 ? (const float *)t->data + f->item * part->rows * part->cols : NULL;
+}
 // n numbers from number `first` on, `step` apart.
 void decode_read(const struct decode_part *part, const struct tachy_decoder_frame *f, int64_t first, int64_t n, int64_t step,
                  float *to);

@@ -1,5 +1,4 @@
 #pragma once
-#include "postprocess/one_euro.h"
 #include "postprocess/regions.h"
 
 // Things that keep their number from frame to frame. A thing is looked for where it was: its points of one frame give the
@@ -17,22 +16,18 @@ struct tachy_follow_params {
     float threshold;      // score of the second network below which a thing is lost; 0: 0.5
     struct tachy_crop detected; // from a detection to its crop
     struct tachy_crop followed; // from the points' box to the next crop
-    struct tachy_one_euro calm; // of points; min_cutoff 0: points stay as they are
 };
 
-// State of one stream; {0} at its beginning.
+// State of one stream; {0} at its beginning. It holds no pointers: another process of the same build can take its bytes.
 struct tachy_follow {
     int nb;
     int64_t next_id;
     int since; // frames since the detector last looked
     struct tachy_followed {
-        int64_t id;
+        int64_t id;               // -1: lost in this frame
         struct tachy_region crop; // of the next frame; it points to nothing
-        int nb_points;                     // that are calmed
-        struct tachy_one_euro_state *calm; // 2 a point: x, y; NULL: none
     } thing[TACHY_MAX_FOLLOWED];
 };
-void tachy_follow_free(struct tachy_follow *f);
 // Everything is forgotten but the numbers: a cut, a seek.
 void tachy_follow_reset(struct tachy_follow *f);
 
@@ -41,15 +36,9 @@ bool tachy_follow_wants_detector(const struct tachy_follow *f, const struct tach
 // What the detector found in this frame: new things are followed, in the order given.
 void tachy_follow_detected(struct tachy_follow *f, const struct tachy_follow_params *p,
                            const struct tachy_region *found, int nb);
-// What the second network found in thing `i`'s crop: `r` has its points on the frame and its score. The region becomes
-// the box of the points that are told with the thing's number and calmed points (which are written to), and the crop of the next frame is
-// planned; false: the thing is lost and `r` is nothing. `seconds` since the last frame. TACHY_ERR_NOMEM in *err.
-bool tachy_follow_update(struct tachy_follow *f, const struct tachy_follow_params *p, int i, struct tachy_region *r,
-                         struct tachy_point *points, double seconds, int *err);
+// What the second network found in thing `i`'s crop: `r` has its points on the frame and its score. The region becomes the
+// box of the points that are told, with the thing's number, and the crop of the next frame is planned. False: the thing is
+// lost and `r` is nothing.
+bool tachy_follow_update(struct tachy_follow *f, const struct tachy_follow_params *p, int i, struct tachy_region *r);
 // Ends a frame: what was lost goes, and of two that cover the same the younger one.
 void tachy_follow_end(struct tachy_follow *f, const struct tachy_follow_params *p);
-
-// The state as bytes, which another process of the same build takes; *data is for free(). TACHY_ERR_NOMEM.
-int tachy_follow_save(const struct tachy_follow *f, void **data, size_t *size);
-// Into an empty state, which stays empty on failure: TACHY_ERR_FORMAT, TACHY_ERR_NOMEM.
-int tachy_follow_load(struct tachy_follow *f, const void *data, size_t size);

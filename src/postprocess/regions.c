@@ -97,6 +97,23 @@ void tachy_region_crop(struct tachy_region *r, const struct tachy_crop *c)
     r->h *= TACHY_DEF(c->scale_y, 1);
 }
 
+bool tachy_region_around(struct tachy_region *r)
+{
+    float x0 = INFINITY, y0 = INFINITY, x1 = -INFINITY, y1 = -INFINITY;
+    for (int i = 0; i < r->nb_points; i++) { // NaN is neither less nor more
+        const struct tachy_point *p = &r->points[i];
+        x0 = p->x < x0 ? p->x : x0, x1 = p->x > x1 ? p->x : x1;
+        y0 = p->y < y0 ? p->y : y0, y1 = p->y > y1 ? p->y : y1;
+    }
+    double w = (double)x1 - x0, h = (double)y1 - y0;
+    if (!isfinite(w) || !isfinite(h) || !(w > 0) || !(h > 0))
+        return false;
+    r->x = ((double)x0 + x1) / 2, r->y = ((double)y0 + y1) / 2;
+    r->w = w, r->h = h;
+    r->angle = 0;
+    return true;
+}
+
 void tachy_region_view(const struct tachy_region *r, int width, int height, struct tachy_view *view)
 {
     double cs = cos(r->angle * DEGREE), sn = sin(r->angle * DEGREE), sx = r->w / width, sy = r->h / height;

@@ -38,6 +38,8 @@ struct tachy_crop {
 };
 // Changes centre, extents and angle. Points that do not exist leave the angle.
 void tachy_region_crop(struct tachy_region *r, const struct tachy_crop *crop);
+// The region becomes the upright box around its points that are finite. False: they have no extent, and it stays.
+bool tachy_region_around(struct tachy_region *r);
 // The view that brings a region into a tensor of this size, upright and filling it.
 void tachy_region_view(const struct tachy_region *r, int width, int height, struct tachy_view *view);
 // Corners in frame pixels, clockwise from the upper left of the upright region.

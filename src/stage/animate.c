@@ -14,6 +14,7 @@
 // moves. The second paints that, frames side by side.
 
 enum { PORTRAITS_MOST = 64 };
+enum { PORTRAIT, MIRROR, REST, DIALS }; // what changes during a run; REST: how often a new one was asked for
 
 struct portrait {
     struct tachy_face face;
@@ -25,9 +26,7 @@ struct drive {
     struct portrait *portrait[PORTRAITS_MOST];
     int nb;
     struct tachy_face_strength strength;
-    // Change during a run.
-    atomic_int shown, calibrations; // number of the portrait, from 0; how often a new rest was asked for
-    atomic_bool mirrored;
+    struct tachy_stage_dial dial[DIALS];
 };
 
 // A stream's.
@@ -214,9 +213,9 @@ static int drive_open(struct tachy_stage *st, const tachy_settings *s)
     const char *const *files;
     size_t n = tachy_settings_list(s, "animation.image", &files);
     int shown = (int)tachy_settings_int(s, "animation.portrait"), err = TACHY_OK;
+    static const char *const paths[DIALS] = {"animation.portrait", "animation.mirror", "animation.recalibrate"};
     d->strength.pose = (float)tachy_settings_float(s, "animation.pose");
     d->strength.expression = (float)tachy_settings_float(s, "animation.expression");
-    atomic_store(&d->mirrored, tachy_settings_bool(s, "animation.mirror"));
     for (size_t i = 0; i < n && err == TACHY_OK; i++) {
         struct stat about;
         bool folder = stat(files[i], &about) == 0 && S_ISDIR(about.st_mode);
@@ -224,7 +223,14 @@ static int drive_open(struct tachy_stage *st, const tachy_settings *s)
     }
     if (err == TACHY_OK && shown > d->nb)
         err = tachy_fail(st->task->log, TACHY_ERR_INVAL, "--portrait %d: --image names %d", shown, d->nb);
-    atomic_store(&d->shown, shown - 1);
+    for (int i = 0; i < DIALS; i++)
+        d->dial[i].path = paths[i];
+    d->dial[PORTRAIT].why = "--image names";
+    d->dial[PORTRAIT].most = d->nb;
+    atomic_store(&d->dial[PORTRAIT].value, shown);
+    atomic_store(&d->dial[MIRROR].value, tachy_settings_bool(s, "animation.mirror"));
+    st->dials = d->dial;
+    st->nb_dials = DIALS;
     return err;
 }
 
@@ -235,24 +241,6 @@ static void drive_close(struct tachy_stage *st)
         tachy_frame_unref(&d->portrait[i]->picture);
         free(d->portrait[i]);
     }
-}
-
-static int drive_set(struct tachy_stage *st, const char *path, double value, char **why)
-{
-    struct drive *d = tachy_stage_priv(st);
-    if (!strcmp(path, "animation.mirror")) {
-        atomic_store(&d->mirrored, value != 0);
-    } else if (!strcmp(path, "animation.recalibrate")) {
-        atomic_fetch_add(&d->calibrations, value != 0);
-    } else if (strcmp(path, "animation.portrait")) {
-        return TACHY_ERR_UNSUPPORTED;
-    } else if (value > d->nb) {
-        *why = tachy_asprintf(" to more than the %d that --image names", d->nb);
-        return TACHY_ERR_UNSUPPORTED;
-    } else {
-        atomic_store(&d->shown, (int)value - 1);
-    }
-    return TACHY_OK;
 }
 
 // ---- The driver
@@ -267,7 +255,7 @@ static const struct tachy_region *driver_of(const struct tachy_item *item)
 static void follow(struct drive *d, struct drive_state *s, const struct tachy_region *driver)
 {
     const struct portrait *p = d->portrait[s->shown];
-    int calibrations = atomic_load(&d->calibrations);
+    int calibrations = atomic_load(&d->dial[REST].asked);
     tachy_face_points now;
     if (!driver) {
         tachy_face_ease(&s->motion, 0.1f); // nobody is there: back to rest
@@ -287,8 +275,8 @@ static void drive_run(struct tachy_stage *st, void *worker, void *state, const s
     struct tachy_item *item = pieces[0].item;
     struct drive_item *to = tachy_stage_item(st, item);
     struct drive_state *s = state;
-    int shown = atomic_load(&d->shown);
-    *to = (struct drive_item){.portrait = d->portrait[shown], .mirrored = atomic_load(&d->mirrored)};
+    int shown = (int)atomic_load(&d->dial[PORTRAIT].value) - 1;
+    *to = (struct drive_item){.portrait = d->portrait[shown], .mirrored = atomic_load(&d->dial[MIRROR].value) != 0};
     if (!s)
         return;
     if (s->shown != shown)
@@ -304,25 +292,16 @@ static int drive_state_open(struct tachy_stage *st, void **state)
     return *state ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-static void drive_state_close(void *state) { free(state); }
-
 static int drive_state_save(const void *state, void **data, size_t *size)
 {
-    *size = sizeof(struct drive_state);
-    *data = malloc(*size);
-    if (!*data)
-        return TACHY_ERR_NOMEM;
-    memcpy(*data, state, *size);
-    return TACHY_OK;
+    return tachy_state_save(state, sizeof(struct drive_state), data, size);
 }
 
 static int drive_state_load(void *state, const void *data, size_t size)
 {
-    if (size != sizeof(struct drive_state))
-        return TACHY_ERR_FORMAT;
-    memcpy(state, data, size);
+    int err = tachy_state_load(state, sizeof(struct drive_state), data, size);
     ((struct drive_state *)state)->calibrations = 0; // this process was asked for none yet
-    return TACHY_OK;
+    return err;
 }
 
 const struct tachy_stage_ops tachy_stage_drive = {
@@ -334,10 +313,9 @@ const struct tachy_stage_ops tachy_stage_drive = {
     .item_size = sizeof(struct drive_item),
     .open = drive_open,
     .close = drive_close,
-    .set = drive_set,
     .run = drive_run,
     .state_open = drive_state_open,
-    .state_close = drive_state_close,
+    .state_close = free,
     .state_save = drive_state_save,
     .state_load = drive_state_load,
 };

@@ -585,24 +585,17 @@ static int state_open(struct tachy_stage *st, void **state)
     return *state ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-static void state_close(void *state) { free(state); }
-
 static int state_save(const void *state, void **data, size_t *size)
 {
-    *size = sizeof(struct focus_state);
-    *data = malloc(*size);
-    if (!*data)
-        return TACHY_ERR_NOMEM;
-    memcpy(*data, state, *size);
-    return TACHY_OK;
+    return tachy_state_save(state, sizeof(struct focus_state), data, size);
 }
 
 static int state_load(void *state, const void *data, size_t size)
 {
     struct focus_state *s = state;
-    if (size != sizeof(*s))
-        return TACHY_ERR_FORMAT;
-    memcpy(s, data, size);
+    int err = tachy_state_load(s, sizeof(*s), data, size);
+    if (err < 0)
+        return err;
     s->has_before = *(const unsigned char *)&s->has_before == 1;
     s->tile &= 0xffff; // they only count
     s->since &= 0xffff;
@@ -624,7 +617,7 @@ const struct tachy_stage_ops tachy_stage_focus = {
     .worker_close = worker_close,
     .run = run,
     .state_open = state_open,
-    .state_close = state_close,
+    .state_close = free,
     .state_save = state_save,
     .state_load = state_load,
 };

@@ -306,7 +306,6 @@ const struct tachy_stage_ops tachy_stage_preprocess = {
     .open = preprocess_open,
     .close = preprocess_close,
     .start = preprocess_start,
-    .degrade = infer_degrade,
     .run = preprocess_run,
     .item_close = infer_item_close,
 };

@@ -74,6 +74,10 @@ struct tachy_infer {
 // The network that the stages before this one run. In open() and later.
 struct tachy_infer *tachy_infer_of(const struct tachy_stage *st);
 
+// For mode live under a deadline: makes ready what the steps down need of the task's network; returns those that it heeds from
+// then on, bits 1 << enum tachy_degrade. May come again, after start().
+unsigned tachy_task_degrades(tachy_task *t);
+
 // What the network sees of the frame in this piece, frame pixels as stored.
 static inline const struct tachy_rect *tachy_infer_region(const struct tachy_infer *in, const struct tachy_piece *p)
 {

@@ -410,7 +410,6 @@ const struct tachy_stage_ops tachy_stage_preprocess_cuda = {
     .open = preprocess_open,
     .close = preprocess_close,
     .start = preprocess_start,
-    .degrade = infer_degrade,
     .worker_open = infer_part_open,
     .worker_close = infer_part_close,
     .run = preprocess_run,

@@ -44,6 +44,7 @@ struct infer_cuda_worker {
 struct infer_there {
     struct infer_cuda *c;
     struct infer_engine *host; // the worker's, whose tensors are the host's
+    cuda_stream stream; // where its pictures are made and its outputs fetched: the worker's, or the engine's
     struct tachy_preprocess_gpu *preprocess[TACHY_MAX_EYES];
     // On the device; `out` if the engine runs there. They are the first of some pictures each.
     struct tachy_tensor in, out;
@@ -108,12 +109,15 @@ void infer_cuda_leave_memory(struct infer_cuda *c); // of the pipeline before
 void infer_cuda_close(struct infer_cuda *c); // also the network itself
 
 // A worker's network on the device, for so many regions, and with room for so many pictures at once; `size` of enum
-// TACHY_INFER_*. To be closed also on failure. The device's context is current.
+// TACHY_INFER_*. `one_stream`: the host waits for each run, so pictures and outputs may share the engine's stream, and no
+// stream has to follow another. With a profile they do not, since its timers are those of the worker's stream. To be closed
+// also on failure. The device's context is current.
 struct infer_there_params {
     struct infer_cuda *c;
     struct infer_engine *host;
     const struct tachy_preprocess_params *preprocess;
     int regions, pictures, size;
+    bool one_stream;
 };
 int infer_there_open(struct infer_there *t, struct device_worker *g, const struct infer_there_params *p);
 void infer_there_close(struct infer_there *t, struct device_worker *g);
@@ -121,7 +125,8 @@ void infer_there_close(struct infer_there *t, struct device_worker *g);
 void infer_there_run(struct infer_there *t, struct device_worker *g, const int picture[], int n, int err[]);
 // Tensors of the device's into host memory, best pinned; there when it returns.
 int infer_cuda_fetch(struct device_worker *g, const struct tachy_tensor from[], void *const to[], int n);
-// The outputs that an item can hold, of the first n pictures of an engine there: net.out_bytes each, as net.out_at says.
+// The outputs that an item can hold, of the first n pictures of an engine there: net.out_bytes each, as net.out_at says. On
+// t->stream; there when it returns.
 int infer_cuda_fetch_kept(struct device_worker *g, const struct infer_there *t, void *to, int n);
 // Those of one picture in such memory become out[].
 void infer_cuda_kept_in(const struct tachy_infer_net *net, void *at, struct tachy_tensor out[TACHY_MAX_IO]);

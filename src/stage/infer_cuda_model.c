@@ -238,31 +238,38 @@ int infer_cuda_pin(struct device_worker *g, struct tachy_block *b, size_t bytes)
     return err;
 }
 
-int infer_there_open(struct infer_there *t, struct device_worker *g, const struct infer_there_params *p)
+// An engine there, with all that it writes.
+static int engine_there(struct infer_there *t, struct device_worker *g, const struct infer_there_params *p)
 {
-    const struct tachy_infer_net *net = p->host->net;
-    int err = TACHY_OK;
-    t->c = p->c;
-    t->host = p->host;
-    t->pictures = p->pictures;
-    for (int r = 0; r < p->regions && err == TACHY_OK; r++)
-        err = tachy_preprocess_gpu_open(&t->preprocess[r], p->preprocess, &g->gpu->device, g->stream);
-    t->in = p->host->tensors.in[net->picture];
-    t->out = p->host->tensors.out[net->output];
-    if (err == TACHY_OK)
-        err = tensors_there(g, &t->in, &t->in_block, p->pictures);
-    bool there = tachy_engine_on_device(p->host->engine);
-    if (err < 0 || !there) {
-        t->out.data = NULL;
-        return err;
-    }
-    err = tensors_there(g, &t->out, &t->out_block, p->pictures);
+    int err = tensors_there(g, &t->out, &t->out_block, p->pictures);
     if (err == TACHY_OK)
         err = rest_there(g, p->host, t, p->pictures);
     if (err == TACHY_OK)
         err = open_engine(t, g, p->size);
     if (err == TACHY_OK && p->size == TACHY_INFER_FULL)
         open_many(t, g);
+    if (err < 0 || !p->one_stream || !tachy_engine_stream(t->engine) || g->kernel_times)
+        return err;
+    t->stream = tachy_engine_stream(t->engine);
+    return device_failed(g, g->cu->stream_wait(g->stream), "clearing a tensor");
+}
+
+int infer_there_open(struct infer_there *t, struct device_worker *g, const struct infer_there_params *p)
+{
+    const struct tachy_infer_net *net = p->host->net;
+    t->c = p->c;
+    t->host = p->host;
+    t->stream = g->stream;
+    t->pictures = p->pictures;
+    t->in = p->host->tensors.in[net->picture];
+    t->out = p->host->tensors.out[net->output];
+    int err = tensors_there(g, &t->in, &t->in_block, p->pictures);
+    if (err == TACHY_OK && tachy_engine_on_device(p->host->engine))
+        err = engine_there(t, g, p);
+    else
+        t->out.data = NULL;
+    for (int r = 0; r < p->regions && err == TACHY_OK; r++)
+        err = tachy_preprocess_gpu_open(&t->preprocess[r], p->preprocess, &g->gpu->device, t->stream);
     return err;
 }
 
@@ -370,17 +377,19 @@ void infer_there_run(struct infer_there *t, struct device_worker *g, const int p
 {
     pthread_mutex_t *running = &t->c->device[device_index(t->c->devices, g->device)].running;
     cuda_stream stream = tachy_engine_stream(t->engine);
+    const bool follows = stream != t->stream;
     int all = TACHY_OK;
-    if (stream) {
+    if (stream)
         pthread_mutex_lock(running);
-        all = device_follow(g, stream, g->stream);
-    }
+    if (stream && follows)
+        all = device_follow(g, stream, t->stream);
     bool done = all == TACHY_OK && run_many(t, g, n, err);
     for (int i = 0; i < n && !done; i++)
         err[i] = all < 0 ? all : run_at(t, picture[i]);
     if (!stream)
         return;
-    all = all < 0 ? all : device_follow(g, g->stream, stream); // also after those of a run that failed
+    if (all == TACHY_OK && follows) // also after those of a run that failed
+        all = device_follow(g, t->stream, stream);
     for (int i = 0; i < n; i++)
         err[i] = err[i] < 0 ? err[i] : all;
     pthread_mutex_unlock(running);
@@ -396,27 +405,28 @@ void infer_cuda_queue_models(struct device_group *p)
 
 // ---- To the host ----
 
-enum { LOOK_NS = 200000 };
+enum { LOOK_NS = 200000, BETWEEN_NS = 2000 };
 
 // Until the stream has done what it was given. A sleeper is woken some 50 us late, so what takes a moment is looked for, as
-// long as nobody else needs the core.
-static int wait_for_stream(struct device_worker *g)
+// long as nobody else needs the core; not all the time, since the driver lets one thread in at a time.
+static int wait_for(struct device_worker *g, cuda_stream stream)
 {
-    int status = g->cu->event_record(g->done, g->stream);
+    int status = g->cu->event_record(g->done, stream);
     if (status != CUDA_OK)
         return device_failed(g, status, "an event");
     uint64_t until = tachy_now_ns() + LOOK_NS;
     while ((status = g->cu->event_query(g->done)) == CUDA_NOT_READY && tachy_now_ns() < until)
-        sched_yield();
+        for (uint64_t next = tachy_now_ns() + BETWEEN_NS; tachy_now_ns() < next;)
+            sched_yield();
     return device_failed(g, status == CUDA_NOT_READY ? g->cu->event_wait(g->done) : status, "a network's stages");
 }
 
-static int fetch(struct device_worker *g, const struct tachy_gpu_plane *planes, int n)
+static int fetch(struct device_worker *g, const struct tachy_gpu_plane *planes, int n, cuda_stream stream)
 {
     device_copies(g);
-    int err = tachy_gpu_copy(&g->gpu->device, planes, n, g->stream, false, g->task->log);
+    int err = tachy_gpu_copy(&g->gpu->device, planes, n, stream, false, g->task->log);
     device_copies_end(g);
-    return err < 0 ? err : wait_for_stream(g);
+    return err < 0 ? err : wait_for(g, stream);
 }
 
 int infer_cuda_fetch(struct device_worker *g, const struct tachy_tensor from[], void *const to[], int n)
@@ -427,7 +437,7 @@ int infer_cuda_fetch(struct device_worker *g, const struct tachy_tensor from[], 
         if (to[i])
             planes[k++] = (struct tachy_gpu_plane){.from = from[i].data, .to = to[i], .width = tachy_tensor_bytes(&from[i]),
                                                    .height = 1, .from_gpu = true};
-    return fetch(g, planes, k);
+    return fetch(g, planes, k, g->stream);
 }
 
 int infer_cuda_fetch_kept(struct device_worker *g, const struct infer_there *t, void *to, int n)
@@ -440,7 +450,7 @@ int infer_cuda_fetch_kept(struct device_worker *g, const struct infer_there *t, 
             planes[k++] = (struct tachy_gpu_plane){.from = t->kept[i], .to = (uint8_t *)to + net->out_at[i],
                                                    .from_pitch = t->apart[i], .to_pitch = net->out_bytes,
                                                    .width = tachy_tensor_bytes(&t->all_out[i]), .height = (size_t)n, .from_gpu = true};
-    return fetch(g, planes, k);
+    return fetch(g, planes, k, t->stream);
 }
 
 void infer_cuda_kept_in(const struct tachy_infer_net *net, void *at, struct tachy_tensor out[TACHY_MAX_IO])

@@ -111,8 +111,6 @@ void infer_tensors_bind(struct infer_engine *e, const struct infer_region *r);
 // Memory in the item for the region's tensors, of whichever network runs.
 int infer_region_ensure(const struct tachy_infer *in, struct infer_region *r);
 
-// ---- infer_small.c; see struct tachy_stage_ops
-unsigned infer_degrade(struct tachy_stage *st);
 // The card with other extents of the picture; its mask keeps its share of them.
 void infer_resize_card(struct tachy_infer_net *net, const struct tachy_card *from, int width, int height);
 // After start(): what has the shape of the smaller network's input is seen by that from now on, if it can be opened.

@@ -79,15 +79,22 @@ static bool open_small(struct tachy_infer *in)
     return false;
 }
 
-unsigned infer_degrade(struct tachy_stage *st)
+static unsigned degrades(struct tachy_infer *in)
 {
-    struct tachy_infer *in = tachy_stage_priv(st);
     if (!open_small(in))
         return 0;
     const struct tachy_card *full = in->net[TACHY_INFER_FULL].card, *small = in->net[TACHY_INFER_SMALL].card;
-    tachy_msg(st->task->log, TACHY_LOG_VERBOSE, "live: %s %dx%d is held ready beside %s %dx%d", small->name,
+    tachy_msg(in->st->task->log, TACHY_LOG_VERBOSE, "live: %s %dx%d is held ready beside %s %dx%d", small->name,
               small->in.width, small->in.height, full->name, full->in.width, full->in.height);
     return 1u << TACHY_DEGRADE_SMALL_INPUT;
+}
+
+unsigned tachy_task_degrades(tachy_task *t)
+{
+    for (int i = 0; i < t->nb_stages; i++)
+        if (t->stage[i]->ops == &tachy_stage_preprocess || t->stage[i]->ops == &tachy_stage_preprocess_cuda)
+            return degrades(tachy_stage_priv(t->stage[i]));
+    return 0;
 }
 
 void infer_open_by_shape(struct tachy_infer *in)

@@ -140,26 +140,16 @@ static int state_open(struct tachy_stage *st, void **state)
     return *state ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-static void state_close(void *state) { free(state); }
-
 static int state_save(const void *state, void **data, size_t *size)
 {
-    *size = sizeof(struct key_state);
-    *data = malloc(*size);
-    if (!*data)
-        return TACHY_ERR_NOMEM;
-    memcpy(*data, state, *size);
-    return TACHY_OK;
+    return tachy_state_save(state, sizeof(struct key_state), data, size);
 }
 
 static int state_load(void *state, const void *data, size_t size)
 {
-    if (size != sizeof(struct key_state))
-        return TACHY_ERR_FORMAT;
-    struct key_state *s = state;
-    memcpy(s, data, size);
-    s->missed &= 0xffff; // it only counts
-    return TACHY_OK;
+    int err = tachy_state_load(state, sizeof(struct key_state), data, size);
+    ((struct key_state *)state)->missed &= 0xffff; // it only counts
+    return err;
 }
 
 const struct tachy_stage_ops tachy_stage_key = {
@@ -173,7 +163,7 @@ const struct tachy_stage_ops tachy_stage_key = {
     .open = open,
     .run = run,
     .state_open = state_open,
-    .state_close = state_close,
+    .state_close = free,
     .state_save = state_save,
     .state_load = state_load,
 };

@@ -231,19 +231,12 @@ static int state_open(struct tachy_stage *st, void **state)
 
 static int state_save(const void *state, void **data, size_t *size)
 {
-    *size = sizeof(struct lighting_state);
-    *data = malloc(*size);
-    if (*data)
-        memcpy(*data, state, *size);
-    return *data ? TACHY_OK : TACHY_ERR_NOMEM;
+    return tachy_state_save(state, sizeof(struct lighting_state), data, size);
 }
 
 static int state_load(void *state, const void *data, size_t size)
 {
-    if (size != sizeof(struct lighting_state))
-        return TACHY_ERR_FORMAT;
-    memcpy(state, data, size);
-    return TACHY_OK;
+    return tachy_state_load(state, sizeof(struct lighting_state), data, size);
 }
 
 const struct tachy_stage_ops tachy_stage_lighting = {

@@ -1,6 +1,7 @@
 #include "stage/pair.h"
 
 #include "postprocess/mask.h"
+#include "stage/small.h"
 
 #include <stdlib.h>
 
@@ -53,14 +54,14 @@ static int luma_open(struct tachy_stage *st, const tachy_settings *s)
 static int luma_start(struct tachy_stage *st, struct tachy_video_info *video)
 {
     struct luma *l = tachy_stage_priv(st);
-    int longest = TACHY_MAX(video->width, video->height);
-    double scale = l->size > 0 && l->size < longest ? (double)l->size / longest : 1;
-    l->width = TACHY_MAX((int)(video->width * scale + 0.5), 1);
-    l->height = TACHY_MAX((int)(video->height * scale + 0.5), 1);
+    int longer = TACHY_MAX(video->width, video->height), most = TACHY_DEF(l->size, longer);
+    l->width = small_side(video->width, longer, most);
+    l->height = small_side(video->height, longer, most);
     st->item_bytes = (size_t)l->width * (size_t)l->height;
     return TACHY_OK;
 }
 
+// By tachy_luma_guide(), which gives the same bits on every machine, as struct small_picture does not.
 static int make(const struct luma *l, struct tachy_pair *p, const struct tachy_item *item)
 {
     const tachy_frame *f = item->in;

@@ -82,23 +82,15 @@ static void state_close(void *state)
 static int state_save(const void *state, void **data, size_t *size)
 {
     const struct person_state *s = state;
-    *size = sizeof(s->eye);
-    *data = malloc(*size);
-    if (!*data)
-        return TACHY_ERR_NOMEM;
-    memcpy(*data, s->eye, *size);
-    return TACHY_OK;
+    return tachy_state_save(s->eye, sizeof(s->eye), data, size);
 }
 
 static int state_load(void *state, const void *data, size_t size)
 {
     struct person_state *s = state;
-    if (size != sizeof(s->eye))
-        return TACHY_ERR_FORMAT;
-    memcpy(s->eye, data, size);
-    bool sound = true;
-    for (int i = 0; i < TACHY_MAX_EYES; i++)
-        sound &= tachy_person_sound(&s->eye[i]);
+    bool sound = tachy_state_load(s->eye, sizeof(s->eye), data, size) == TACHY_OK;
+    for (int i = 0; i < TACHY_MAX_EYES && sound; i++)
+        sound = tachy_person_sound(&s->eye[i]);
     return sound ? TACHY_OK : TACHY_ERR_FORMAT;
 }
 

@@ -2,7 +2,7 @@
 
 int small_side(int side, int longer, int most)
 {
-    return longer <= most ? side : TACHY_MAX((int)((int64_t)side * most / longer), 1);
+    return longer <= most ? side : TACHY_MAX((int)(((int64_t)side * most + longer / 2) / longer), 1);
 }
 
 int small_open(struct small_picture *p, enum tachy_channels channels, int width, int height, const struct tachy_log *log)

@@ -140,21 +140,52 @@ struct tachy_stage *tachy_task_copies(const tachy_task *t)
     return NULL;
 }
 
-unsigned tachy_task_degrades(tachy_task *t)
-{
-    unsigned bits = 0;
-    for (int i = 0; i < t->nb_stages; i++)
-        if (t->stage[i]->ops->degrade)
-            bits |= t->stage[i]->ops->degrade(t->stage[i]);
-    return bits;
-}
-
 int tachy_task_gpus(const tachy_task *t, struct tachy_gpu_share share[TACHY_MAX_GPUS])
 {
     for (int i = 0; i < t->nb_gpus; i++)
         share[i] = (struct tachy_gpu_share){.gpu = t->gpu[i].ordinal,
                                             .frames = atomic_load(&t->gpu[i].regions) / TACHY_MAX(t->eyes, 1)};
     return t->nb_gpus;
+}
+
+static int turn(struct tachy_stage_dial *d, double value, char **why)
+{
+    if (d->why && value > d->most) {
+        *why = tachy_asprintf(" to more than the %g that %s", d->most, d->why);
+        return TACHY_ERR_UNSUPPORTED;
+    }
+    atomic_store(&d->value, value);
+    atomic_fetch_add(&d->asked, value != 0);
+    return TACHY_OK;
+}
+
+int tachy_task_set(tachy_task *t, const char *path, double value, char **why)
+{
+    for (int i = 0; i < t->nb_stages; i++)
+        for (int k = 0; k < t->stage[i]->nb_dials; k++)
+            if (!strcmp(t->stage[i]->dials[k].path, path))
+                return turn(&t->stage[i]->dials[k], value, why);
+    return TACHY_ERR_UNSUPPORTED;
+}
+
+// ---- States ----
+
+int tachy_state_save(const void *state, size_t bytes, void **data, size_t *size)
+{
+    *size = bytes;
+    *data = malloc(bytes);
+    if (!*data)
+        return TACHY_ERR_NOMEM;
+    memcpy(*data, state, bytes);
+    return TACHY_OK;
+}
+
+int tachy_state_load(void *state, size_t bytes, const void *data, size_t size)
+{
+    if (size != bytes)
+        return TACHY_ERR_FORMAT;
+    memcpy(state, data, bytes);
+    return TACHY_OK;
 }
 
 // ---- Workers and items ----

@@ -33,11 +33,17 @@ size_t tachy_task_item_bytes(const tachy_task *t);
 bool tachy_task_flag(const tachy_task *t, int first, unsigned flag);
 // The stage that copies results, NULL: results cannot be taken over.
 struct tachy_stage *tachy_task_copies(const tachy_task *t);
-// What mode live may ask of the stages, bits 1 << enum tachy_degrade; see tachy_stage_ops.degrade.
-unsigned tachy_task_degrades(tachy_task *t);
 // The GPUs that items are worked on, with the frames of each since the task was opened; returns how many. Any
 // thread, after the start.
 int tachy_task_gpus(const tachy_task *t, struct tachy_gpu_share share[TACHY_MAX_GPUS]);
+
+// state_save and state_load of a state of so many bytes that holds no pointers.
+int tachy_state_save(const void *state, size_t bytes, void **data, size_t *size);
+int tachy_state_load(void *state, size_t bytes, const void *data, size_t size);
+
+// A setting of a stage's changes, see struct tachy_stage_dial. Any thread, beside the stages' calls. TACHY_ERR_UNSUPPORTED: no
+// stage can change it, or not to that value; *why (may be left NULL) as in pipeline/control.h.
+int tachy_task_set(tachy_task *t, const char *path, double value, char **why);
 
 // The worker objects of one worker, one a stage.
 int tachy_task_worker_open(tachy_task *t, void *worker[TACHY_MAX_STAGES]);

@@ -40,6 +40,8 @@ enum {
     TACHY_STAGE_BATCHES = 1 << 10,
     // Runs a network.
     TACHY_STAGE_MODEL = 1 << 11,
+    // Ordered, and nothing before it waits for what it does: another worker does it beside them.
+    TACHY_STAGE_APART = 1 << 12,
 };
 
 // What mode live keeps of an item, on the clock of live.h.
@@ -129,12 +131,6 @@ struct tachy_stage_ops {
     // A pipeline begins: the task's memory, profile and `in` are set; *video comes as the stage before leaves it. Comes
     // again for the next pipeline, when nothing of the last one is left.
     int (*start)(struct tachy_stage *st, struct tachy_video_info *video);
-    // A setting of its own changes during a run, to a value that the option table has accepted (yes: 1). Any thread, beside
-    // run(). TACHY_ERR_UNSUPPORTED: another stage's, or fixed; *why as in pipeline/control.h.
-    int (*set)(struct tachy_stage *st, const char *path, double value, char **why);
-    // For mode live under a deadline: makes ready what the steps down need; returns those it heeds from then on, as bits
-    // 1 << enum tachy_degrade. May come again.
-    unsigned (*degrade)(struct tachy_stage *st);
     // A sink reads pictures on a GPU: those written from now on may be its surfaces. After start(), before the
     // first item.
     int (*surfaces)(struct tachy_stage *st, const struct tachy_surface_spec *spec);
@@ -189,6 +185,15 @@ struct tachy_stage_ops {
 
 enum { TACHY_STAGE_LEFT_OUT = 1 };
 
+// A setting of a stage's own that can change during a run, to what its option row accepts (yes: 1).
+struct tachy_stage_dial {
+    const char *path; // of the row
+    double most;      // larger values are refused
+    const char *why;  // then: what there are so many of ("--image names"); NULL: there is no bound but the row's
+    _Atomic double value;
+    atomic_int asked; // how often it was set to something but 0
+};
+
 struct tachy_stage {
     const struct tachy_stage_ops *ops;
     tachy_task *task;
@@ -205,6 +210,8 @@ struct tachy_stage {
     int ahead;
     int group;       // items of a stream that it pays to take at once; 0, 1: one by one. Set by start()
     size_t item_bytes; // that an item holds besides item_size, about; set by start()
+    struct tachy_stage_dial *dials; // the stage's memory, set by open()
+    int nb_dials;
     const char *batch_key; // what calls that may be shared have in common (the model's path); NULL: no batches
     _Atomic uint64_t transfer_ns; // of its calls so far: copies between host and device
     max_align_t priv[];

@@ -8,6 +8,9 @@
 extern const struct tachy_stage_ops tachy_stage_decode, tachy_stage_decode_cuda;
 // Faces or people with points and numbers of their own: sets the result's regions. Settings: tracking.*, model.*.
 extern const struct tachy_stage_ops tachy_stage_track, tachy_stage_track_cuda;
+// After track: its points calmed, left out with --no-smoothing; then named values of its regions, the last to change them.
+// They read no picture, so a task on a device has the same ones.
+extern const struct tachy_stage_ops tachy_stage_calm, tachy_stage_values;
 // After track on the host: how a portrait moves with the first face, then the portrait in place of the frame. Settings:
 // animation.*.
 extern const struct tachy_stage_ops tachy_stage_drive, tachy_stage_animate;

@@ -5,13 +5,13 @@
 #include "base/team.h"
 #include "engine/engine_options.h"
 
-#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 // Faces or people that keep their number from frame to frame: a detector, asked when something may be missing, and a network of
 // points, run on each where it was in the frame before. A frame needs what the one before found, so the things of
-// one frame are what cores can share, or what goes to a device at once.
+// one frame are what cores can share, or what goes to a device at once. What the next frame does not need is done by stages of
+// their own, beside it: calm.c, values.c.
 
 static const struct track_kind *kind_of(const tachy_task *t)
 {
@@ -29,8 +29,6 @@ struct tachy_bones track_bones(const tachy_task *t)
 
 static void read_settings(struct track *t, const tachy_settings *s)
 {
-    t->window = tachy_settings_is_set(s, "tracking.min_cutoff") ? 0 : (int)tachy_settings_int(s, "tracking.smoothing_window");
-    bool smooth = tachy_settings_bool(s, "tracking.smoothing") && t->window != 1;
     t->follow = (struct tachy_follow_params){
         .most = (int)tachy_settings_int(s, "tracking.max_num_faces"),
         .every = (int)tachy_settings_int(s, "tracking.detect_every"),
@@ -38,8 +36,6 @@ static void read_settings(struct track *t, const tachy_settings *s)
         .detected = t->kind->detected,
         .followed = t->kind->followed,
         .told = t->kind->told,
-        .calm = {.min_cutoff = smooth ? tachy_settings_float(s, "tracking.min_cutoff") : 0,
-                 .beta = tachy_settings_float(s, "tracking.beta")},
     };
 }
 
@@ -92,13 +88,6 @@ int track_open(struct tachy_stage *st, const tachy_settings *s, int (*open_net)(
     return TACHY_OK;
 }
 
-// A low-pass that goes the share 2 / (n + 1) of the way to each new value leaves as much noise as a mean of n values.
-static double cutoff_of(int window, struct tachy_rational fps)
-{
-    double rate = fps.num > 0 && fps.den > 0 ? (double)fps.num / fps.den : 25;
-    return rate / (3.14159265358979323846 * (window - 1));
-}
-
 void track_start(struct tachy_stage *st, const struct tachy_video_info *video)
 {
     struct track *t = tachy_stage_priv(st);
@@ -106,16 +95,7 @@ void track_start(struct tachy_stage *st, const struct tachy_video_info *video)
     t->follow.height = video->height;
     t->rotation = video->rotation;
     t->flip = video->flipped;
-    t->tick = (double)video->time_base.num / video->time_base.den;
-    if (t->follow.calm.min_cutoff > 0 && t->window > 1)
-        t->follow.calm.min_cutoff = cutoff_of(t->window, video->fps);
     st->item_bytes = (size_t)t->follow.most * 512 * sizeof(struct tachy_point);
-}
-
-void track_own_free(struct track_own *own)
-{
-    tachy_regions_free(&own->found);
-    tachy_follow_free(&own->state.follow);
 }
 
 // ---- A frame
@@ -126,7 +106,6 @@ struct frame {
     struct tachy_follow *follow;
     struct tachy_regions *detected;
     struct track_item *found;
-    double seconds; // since the frame before
 };
 
 static int detect(const struct frame *f)
@@ -139,70 +118,16 @@ static int detect(const struct frame *f)
     return whole.err;
 }
 
-// Degrees between what goes from `at` to the other two, 0..180, in the picture.
-static double degrees_at(const struct tachy_point *from, const struct tachy_point *at, const struct tachy_point *to)
-{
-    double ax = (double)from->x - at->x, ay = (double)from->y - at->y, bx = (double)to->x - at->x, by = (double)to->y - at->y;
-    return fabs(atan2(ax * by - ay * bx, ax * bx + ay * by)) * 180 / 3.14159265358979323846;
-}
-
-// The kind's angles whose points are all seen.
-static int tell_angles(const struct track *t, struct tachy_region *r, struct tachy_regions *list)
-{
-    struct tachy_named *v = t->kind->nb_angles ? tachy_regions_alloc(list, sizeof(*v) * (size_t)t->kind->nb_angles) : NULL;
-    if (t->kind->nb_angles && !v)
-        return TACHY_ERR_NOMEM;
-    r->values = v;
-    for (int i = 0; i < t->kind->nb_angles; i++) {
-        const struct track_angle *a = &t->kind->angle[i];
-        if (TACHY_MAX(a->from, TACHY_MAX(a->at, a->to)) >= r->nb_points)
-            continue;
-        const struct tachy_point *from = &r->points[a->from], *at = &r->points[a->at], *to = &r->points[a->to];
-        if (from->score >= 0.5f && at->score >= 0.5f && to->score >= 0.5f)
-            v[r->nb_values++] = (struct tachy_named){a->name, degrees_at(from, at, to)};
-    }
-    return TACHY_OK;
-}
-
-// What a face does, of those whose network has a mesh of it.
-static int tell_signs(const struct track *t, struct tachy_region *r, struct tachy_regions *list)
-{
-    if (!t->kind->signs || r->nb_points < TACHY_FACE_SKIN)
-        return TACHY_OK;
-    tachy_face_points now;
-    struct tachy_named *v = tachy_regions_alloc(list, sizeof(*v) * TACHY_FACE_SIGNS);
-    if (!v)
-        return TACHY_ERR_NOMEM;
-    track_face_points(r, now);
-    tachy_face_signs(v, now, t->follow.width, t->follow.height);
-    r->values = v;
-    r->nb_values = TACHY_FACE_SIGNS;
-    return TACHY_OK;
-}
-
-void track_face_points(const struct tachy_region *r, tachy_face_points to)
-{
-    memset(to, 0, sizeof(tachy_face_points));
-    for (int i = 0; i < TACHY_MIN(r->nb_points, TACHY_FACE_POINTS); i++) {
-        to[i][0] = r->points[i].x;
-        to[i][1] = r->points[i].y;
-        to[i][2] = r->points[i].z;
-    }
-}
-
 // What the network of points said of thing i; it is told unless it is lost.
 static int take(struct frame *f, int i, struct tachy_region *r)
 {
-    struct tachy_point *points = (struct tachy_point *)(uintptr_t)r->points; // the list's memory
-    int err = TACHY_OK;
-    if (!tachy_follow_update(f->follow, &f->t->follow, i, r, points, f->seconds, &err))
-        return err;
+    if (!tachy_follow_update(f->follow, &f->t->follow, i, r))
+        return TACHY_OK;
     struct tachy_region *added = tachy_regions_add(&f->found->all);
     if (!added)
         return TACHY_ERR_NOMEM;
     *added = *r;
-    err = tell_angles(f->t, added, &f->found->thing[i]);
-    return err < 0 ? err : tell_signs(f->t, added, &f->found->thing[i]);
+    return TACHY_OK;
 }
 
 // Looks at the things from number `first` on, then drops what was lost.
@@ -250,98 +175,42 @@ static void keep_followed(const struct frame *f)
     list->nb = n;
 }
 
-static void tell(struct tachy_stage *st, struct tachy_item *item)
-{
-    const struct track_item *ti = tachy_stage_item(st, item);
-    item->result.regions = ti->all.v;
-    item->result.nb_regions = ti->all.nb;
-}
-
-int track_frame(struct tachy_stage *st, struct track_runner *r, struct track_own *own, struct track_state *state,
+int track_frame(struct tachy_stage *st, struct track_runner *r, struct track_own *own, struct tachy_follow *state,
                 struct tachy_item *item)
 {
-    const struct track *t = tachy_stage_priv(st);
-    struct track_state *s = state ? state : &own->state;
-    double now = (double)item->in->pts * t->tick;
-    struct frame f = {.t = t, .runner = r, .follow = &s->follow, .detected = &own->found,
-                      .found = tachy_stage_item(st, item), .seconds = now - s->time};
+    struct frame f = {.t = tachy_stage_priv(st), .runner = r, .follow = state ? state : &own->follow, .detected = &own->found,
+                      .found = tachy_stage_item(st, item)};
     if (!state || item->anew)
-        tachy_follow_reset(&s->follow);
-    s->time = now;
+        tachy_follow_reset(f.follow);
     tachy_regions_clear(&f.found->all);
     for (int k = 0; k < TACHY_MAX_FOLLOWED; k++)
         tachy_regions_clear(&f.found->thing[k]);
     int err = follow(&f);
     keep_followed(&f);
-    tell(st, item);
+    item->result.regions = f.found->all.v;
+    item->result.nb_regions = f.found->all.nb;
     return err;
 }
 
-// ---- The state of a stream
-
 int track_state_open(struct tachy_stage *st, void **state)
 {
-    *state = calloc(1, sizeof(struct track_state));
+    *state = calloc(1, sizeof(struct tachy_follow));
     return *state ? TACHY_OK : TACHY_ERR_NOMEM;
-}
-
-void track_state_close(void *state)
-{
-    struct track_state *s = state;
-    tachy_follow_free(&s->follow);
-    free(s);
 }
 
 int track_state_save(const void *state, void **data, size_t *size)
 {
-    const struct track_state *s = state;
-    int err = tachy_follow_save(&s->follow, data, size);
-    char *all = err == TACHY_OK ? realloc(*data, *size + sizeof(s->time)) : NULL;
-    if (!all) {
-        free(err == TACHY_OK ? *data : NULL);
-        *data = NULL;
-        return TACHY_ERR_NOMEM;
-    }
-    memcpy(all + *size, &s->time, sizeof(s->time));
-    *data = all;
-    *size += sizeof(s->time);
-    return TACHY_OK;
+    return tachy_state_save(state, sizeof(struct tachy_follow), data, size);
 }
 
 int track_state_load(void *state, const void *data, size_t size)
 {
-    struct track_state *s = state;
-    if (size < sizeof(s->time))
-        return TACHY_ERR_FORMAT;
-    size -= sizeof(s->time);
-    memcpy(&s->time, (const char *)data + size, sizeof(s->time));
-    return tachy_follow_load(&s->follow, data, size);
+    int err = tachy_state_load(state, sizeof(struct tachy_follow), data, size);
+    const struct tachy_follow *f = state;
+    return err < 0 || (f->nb >= 0 && f->nb <= TACHY_MAX_FOLLOWED) ? err : TACHY_ERR_FORMAT;
 }
 
-// ---- Things that later frames take over
-
-int track_copy(struct tachy_stage *st, struct tachy_item *to, const struct tachy_item *from, int region)
-{
-    struct tachy_regions *all = &((struct track_item *)tachy_stage_item(st, to))->all;
-    tachy_regions_clear(all);
-    int err = tachy_regions_copy(all, from->result.regions, from->result.nb_regions);
-    tell(st, to);
-    return err;
-}
-
-int track_copy_save(struct tachy_stage *st, const struct tachy_item *from, void **data, size_t *size)
-{
-    const struct track_item *ti = tachy_stage_item(st, from);
-    return tachy_regions_save(&ti->all, 1, data, size);
-}
-
-int track_copy_load(struct tachy_stage *st, struct tachy_item *to, const void *data, size_t size)
-{
-    struct track_item *ti = tachy_stage_item(st, to);
-    int err = tachy_regions_load(&ti->all, 1, data, size);
-    tell(st, to);
-    return err;
-}
+struct tachy_stage *track_of(struct tachy_stage *st) { return tachy_stage_before(st, "track"); }
 
 void track_item_close(void *item)
 {
@@ -421,7 +290,7 @@ static void worker_close(void *worker)
     struct host_worker *w = worker;
     for (int i = 0; i < TRACK_NETS; i++)
         tachy_net_worker_close(&w->net[i]);
-    track_own_free(&w->own);
+    tachy_regions_free(&w->own.found);
     free(w);
 }
 
@@ -484,22 +353,17 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
     }
 }
 
-// Seen again and again, long after the time before: the crop follows from the points, which the filter then leaves.
+// Seen again and again, since a better crop follows from the points.
 static int look_again(struct tachy_stage *st, void *worker, tachy_frame *picture, struct tachy_regions *found)
 {
     struct tachy_item item = {.in = picture, .priv = calloc(1, st->item_at + st->ops->item_size)};
     const struct tachy_piece piece = {&item, 0};
-    struct track *t = tachy_stage_priv(st);
-    struct track_state state = {0};
+    struct tachy_follow state = {0};
     int err = item.priv ? TACHY_OK : TACHY_ERR_NOMEM;
-    t->tick = 100;
-    for (int i = 0; i < 4 && err == TACHY_OK; i++) {
+    for (int i = 0; i < 4 && err == TACHY_OK; i++)
         run(st, worker, &state, &piece, 1, &err);
-        state.time -= t->tick;
-    }
     if (err == TACHY_OK)
         err = tachy_regions_copy(found, item.result.regions, item.result.nb_regions);
-    tachy_follow_free(&state.follow);
     if (item.priv)
         track_item_close(tachy_stage_item(st, &item));
     free(item.priv);
@@ -530,11 +394,8 @@ const struct tachy_stage_ops tachy_stage_track = {
     .worker_close = worker_close,
     .run = run,
     .state_open = track_state_open,
-    .state_close = track_state_close,
+    .state_close = free,
     .state_save = track_state_save,
     .state_load = track_state_load,
     .item_close = track_item_close,
-    .copy = track_copy,
-    .copy_save = track_copy_save,
-    .copy_load = track_copy_load,
 };

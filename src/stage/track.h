@@ -40,22 +40,14 @@ struct track {
     const struct track_kind *kind;
     struct tachy_infer *net[TRACK_NETS]; // the form's
     struct tachy_follow_params follow;
-    int window; // frames whose mean calms as the filter is to; 0: the filter's cut-off was given
     int rotation; // of the stream
     bool flip;
-    double tick; // seconds
-};
-
-// A stream's.
-struct track_state {
-    struct tachy_follow follow;
-    double time; // of the frame before, seconds
 };
 
 // A worker's.
 struct track_own {
-    struct tachy_regions found; // by the detector, in one frame
-    struct track_state state;   // of a frame without a stream
+    struct tachy_regions found;  // by the detector, in one frame
+    struct tachy_follow follow; // of a frame without a stream
 };
 
 struct track_item {
@@ -84,9 +76,8 @@ struct tachy_bones track_bones(const tachy_task *t);
 int track_open(struct tachy_stage *st, const tachy_settings *s, int (*open_net)(struct tachy_stage *st, int net,
                const struct tachy_net_params *p, const tachy_settings *s));
 void track_start(struct tachy_stage *st, const struct tachy_video_info *video);
-void track_own_free(struct track_own *own);
-// Follows the things into the item's frame and sets the regions of its result. `state`: NULL: there is no stream.
-int track_frame(struct tachy_stage *st, struct track_runner *r, struct track_own *own, struct track_state *state,
+// Follows the things into the item's frame and sets the regions of its result. `state`: the stream's; NULL: there is none.
+int track_frame(struct tachy_stage *st, struct track_runner *r, struct track_own *own, struct tachy_follow *state,
                 struct tachy_item *item);
 
 // A face's points in pixels; it has at least TACHY_FACE_SKIN.
@@ -96,12 +87,10 @@ void track_face_points(const struct tachy_region *r, tachy_face_points to);
 // opened and not started yet.
 int track_still(struct tachy_stage *st, tachy_frame *picture, struct tachy_regions *found);
 
+// What track keeps in an item, for the stages after it that change it: they have track's bytes of an item (item_of).
+struct tachy_stage *track_of(struct tachy_stage *st);
+void track_item_close(void *item);
 // See struct tachy_stage_ops.
 int track_state_open(struct tachy_stage *st, void **state);
-void track_state_close(void *state);
 int track_state_save(const void *state, void **data, size_t *size);
 int track_state_load(void *state, const void *data, size_t size);
-int track_copy(struct tachy_stage *st, struct tachy_item *to, const struct tachy_item *from, int region);
-int track_copy_save(struct tachy_stage *st, const struct tachy_item *from, void **data, size_t *size);
-int track_copy_load(struct tachy_stage *st, struct tachy_item *to, const void *data, size_t size);
-void track_item_close(void *item);

@@ -107,7 +107,7 @@ static int net_open(struct there *t, int i, struct cuda_worker *w, struct device
     const struct tachy_preprocess_params pp = tachy_net_params_of(d->track.net[i]);
     const struct infer_there_params p = {.c = &d->net[i], .host = host, .preprocess = &pp, .regions = 1,
                                          .pictures = i == TRACK_POINTS ? TACHY_MIN(d->track.follow.most, (int)TOGETHER) : 1,
-                                         .size = TACHY_INFER_FULL};
+                                         .size = TACHY_INFER_FULL, .one_stream = true};
     int err = infer_there_open(&t->net[i], g, &p);
     t->each[i] = t->net[i].out.data ? host->net->out_bytes : tachy_tensor_bytes(&t->net[i].in);
     return err < 0 ? err : infer_cuda_pin(g, &t->pinned[i], (size_t)p.pictures * t->each[i]);
@@ -135,7 +135,7 @@ static void worker_close(void *worker)
     device_set_close(&w->set);
     for (int i = 0; i < TRACK_NETS; i++)
         tachy_net_worker_close(&w->net[i]);
-    track_own_free(&w->own);
+    tachy_regions_free(&w->own.found);
     free(w);
 }
 
@@ -163,6 +163,7 @@ struct runner {
     struct device_worker *g;
     struct there *there;
     const tachy_frame *in; // on the device
+    cuda_stream written;   // what wrote it there
 };
 
 // Some parts of the frame that one network looks at.
@@ -186,8 +187,11 @@ static int make_crops(const struct looks *s, struct infer_there *t)
     in.shape[0] = s->n;
     for (int i = 0; i < s->n; i++)
         crop[i] = (struct tachy_preprocess_picture){s->r->in, s->look[i].view};
+    int err = t->stream == s->r->written ? TACHY_OK : device_follow(s->r->g, t->stream, s->r->written);
+    if (err < 0)
+        return err;
     device_kernels(s->r->g);
-    int err = tachy_preprocess_gpu_run(t->preprocess[0], crop, s->n, &in, NULL);
+    err = tachy_preprocess_gpu_run(t->preprocess[0], crop, s->n, &in, NULL);
     device_kernels_end(s->r->g, (double)tachy_tensor_bytes(&in));
     return err;
 }
@@ -243,6 +247,16 @@ static void run_net(struct track_runner *base, int net, struct track_look look[]
     }
 }
 
+// A frame of a decoder's is where it is; one of the host's comes to the device on the worker's stream.
+static int find_frame(struct device_group *p, struct tachy_item *item, struct runner *r)
+{
+    r->in = item->in;
+    r->written = item->in->mem == TACHY_DEVICE ? item->in->stream : p->g->stream;
+    return item->in->mem == TACHY_DEVICE ? TACHY_OK : device_frame_of(p, item, &r->in);
+}
+
+// The host waits for what a network says, so nothing reads the frame any more when this returns; after a failure it is waited
+// for here.
 static int follow(struct device_group *p, struct tachy_item *item)
 {
     struct cuda_worker *w = (void *)p->g->set;
@@ -250,12 +264,14 @@ static int follow(struct device_group *p, struct tachy_item *item)
     struct runner r = {.base = {.run = run_net}, .w = w, .g = p->g};
     int err = *there ? TACHY_OK : there_open(there, w, p->g);
     if (err == TACHY_OK)
-        err = device_frame_of(p, item, &r.in);
+        err = find_frame(p, item, &r);
     r.there = *there;
     if (err == TACHY_OK)
         err = track_frame(p->st, &r.base, &w->own, p->state, item);
-    int kept = device_keep_frame(p, item); // also after a failure: what was queued reads the frame
-    return err < 0 ? err : kept;
+    for (int i = 0; i < TRACK_NETS && err < 0 && *there; i++)
+        if ((*there)->net[i].stream)
+            p->g->cu->stream_wait((*there)->net[i].stream);
+    return err;
 }
 
 static void call(struct device_group *p)
@@ -263,8 +279,6 @@ static void call(struct device_group *p)
     for (int i = 0; i < p->n; i++)
         p->err[i] = follow(p, p->items[i]);
     device_end(p->g->set);
-    if (device_flight_kept(p->g->flight))
-        device_fail_all(p, device_flight_mark(p->g->flight, NULL));
     device_let_go(p);
 }
 
@@ -307,12 +321,9 @@ const struct tachy_stage_ops tachy_stage_track_cuda = {
     .worker_close = worker_close,
     .run = run,
     .state_open = track_state_open,
-    .state_close = track_state_close,
+    .state_close = free,
     .state_save = track_state_save,
     .state_load = track_state_load,
     .item_close = item_close,
-    .copy = track_copy,
-    .copy_save = track_copy_save,
-    .copy_load = track_copy_load,
     .load = load,
 };

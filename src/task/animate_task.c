@@ -4,6 +4,8 @@
 
 static const struct tachy_task_stage stages[] = {
     {&tachy_stage_track, NULL},
+    {&tachy_stage_calm, NULL},
+    {&tachy_stage_values, NULL},
     {&tachy_stage_drive, NULL},
     {&tachy_stage_animate, NULL},
     {0},

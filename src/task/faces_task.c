@@ -15,6 +15,8 @@ static const struct tachy_option options[] = {
 
 static const struct tachy_task_stage stages[] = {
     {&tachy_stage_track, NULL},
+    {&tachy_stage_calm, NULL},
+    {&tachy_stage_values, NULL},
     {&tachy_stage_faces, NULL},
     {&tachy_stage_lines, NULL},
     {0},

@@ -12,6 +12,8 @@ static const struct tachy_option options[] = {
 
 static const struct tachy_task_stage stages[] = {
     {&tachy_stage_track, &tachy_stage_track_cuda},
+    {&tachy_stage_calm, &tachy_stage_calm},
+    {&tachy_stage_values, &tachy_stage_values},
     {&tachy_stage_draw, &tachy_stage_draw_cuda},
     {&tachy_stage_lines, &tachy_stage_lines},
     {0},

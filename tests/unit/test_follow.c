@@ -1,8 +1,10 @@
 #include "test.h"
 
-#include "postprocess/follow.h"
+#include "postprocess/calm.h"
+#include "stage/track.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static const struct tachy_follow_params params = {
     .most = 2, .every = 5, .followed = {.scale_x = 1.5, .scale_y = 1.5, .square = true},
@@ -17,13 +19,10 @@ static struct tachy_region at(double x, double y)
 static bool see(struct tachy_follow *f, const struct tachy_follow_params *p, int i, double x, double y, float score,
                 struct tachy_region *r, struct tachy_point points[2])
 {
-    int err = TACHY_OK;
     points[0] = (struct tachy_point){(float)x - 20, (float)y - 25, 0, 1};
     points[1] = (struct tachy_point){(float)x + 20, (float)y + 25, 0, 1};
     *r = (struct tachy_region){.score = score, .points = points, .nb_points = 2, .track = -1};
-    bool there = tachy_follow_update(f, p, i, r, points, 0.04, &err);
-    CHECK_INT(err, TACHY_OK);
-    return there;
+    return tachy_follow_update(f, p, i, r);
 }
 
 TEST(a_thing_keeps_its_number)
@@ -43,7 +42,6 @@ TEST(a_thing_keeps_its_number)
         }
         tachy_follow_end(&f, &params);
     }
-    tachy_follow_free(&f);
 }
 
 TEST(what_is_lost_is_looked_for_at_once)
@@ -61,7 +59,6 @@ TEST(what_is_lost_is_looked_for_at_once)
     CHECK_INT(f.thing[0].id, 1); // a number is never given twice
     tachy_follow_reset(&f);
     CHECK(f.nb == 0 && f.next_id == 2);
-    tachy_follow_free(&f);
 }
 
 TEST(a_thing_that_leaves_the_frame_is_lost)
@@ -83,9 +80,7 @@ TEST(a_thing_that_leaves_the_frame_is_lost)
     points[0] = (struct tachy_point){-1e6f, -1e6f, 0, 1};
     points[1] = (struct tachy_point){1e6f, 1e6f, 0, 1};
     r = (struct tachy_region){.score = 1, .points = points, .nb_points = 2, .track = -1};
-    int err = TACHY_OK;
-    CHECK(!tachy_follow_update(&f, &in_frame, 0, &r, points, 0.04, &err)); // larger than any face
-    tachy_follow_free(&f);
+    CHECK(!tachy_follow_update(&f, &in_frame, 0, &r)); // larger than any face
 }
 
 TEST(a_free_place_is_filled_now_and_then)
@@ -111,7 +106,6 @@ TEST(a_free_place_is_filled_now_and_then)
     CHECK(see(&f, &params, 0, 100, 100, 0.9f, &r, points) && see(&f, &params, 1, 101, 100, 0.9f, &r, points));
     tachy_follow_end(&f, &params);
     CHECK(f.nb == 1 && f.thing[0].id == 0);
-    tachy_follow_free(&f);
 }
 
 static double noise(void)
@@ -121,71 +115,100 @@ static double noise(void)
     return (double)(seed >> 8) / (1 << 23) - 1;
 }
 
+static const struct tachy_one_euro filter = {.min_cutoff = 1, .beta = 30};
+
+// A face that the network sees at (x, y), 0.04 s after the frame before; returns where it is after the filter.
+static struct tachy_region calmed(struct tachy_calm *c, int64_t id, double x, double y, struct tachy_point points[2])
+{
+    points[0] = (struct tachy_point){(float)x - 20, (float)y - 25, 0, 1};
+    points[1] = (struct tachy_point){(float)x + 20, (float)y + 25, 0, 1};
+    struct tachy_region r = {.x = x, .y = y, .w = 40, .h = 50, .points = points, .nb_points = 2, .track = id};
+    CHECK_INT(tachy_calm_run(c, &filter, &r, 1, 0.04), TACHY_OK);
+    return r;
+}
+
 // Still points tremble less; moving ones lag by less than a frame at 2 Hz.
 TEST(points_are_calmed)
 {
-    struct tachy_follow_params p = params;
-    struct tachy_follow f = {0};
-    struct tachy_region r, found = at(100, 100);
+    struct tachy_calm c = {0};
     struct tachy_point points[2];
     double sum = 0, lag = 0;
-    p.calm = (struct tachy_one_euro){.min_cutoff = 1, .beta = 30};
-    tachy_follow_detected(&f, &p, &found, 1);
     for (int t = 0; t < 200; t++) {
-        CHECK(see(&f, &p, 0, 100 + 0.25 * noise(), 100, 0.9f, &r, points));
+        double x = calmed(&c, 0, 100 + 0.25 * noise(), 100, points).x;
         if (t > 20)
-            sum += fabs(r.x - 100);
-        tachy_follow_end(&f, &p);
+            sum += fabs(x - 100);
     }
     CHECK(sum / 179 < 0.5 * 0.125); // the noise's mean is 0.125
     for (int t = 0; t < 100; t++) {
         double x = 100 + 20 * sin(2 * 3.14159265 * 2 * t * 0.04), before = 100 + 20 * sin(2 * 3.14159265 * 2 * (t - 1) * 0.04);
-        CHECK(see(&f, &p, 0, x, 100, 0.9f, &r, points));
+        double is = calmed(&c, 0, x, 100, points).x;
         if (t > 20 && fabs(x - before) > 4)
-            lag = fmax(lag, (x - r.x) / (x - before));
-        tachy_follow_end(&f, &p);
+            lag = fmax(lag, (x - is) / (x - before));
     }
     CHECK(lag < 1);
-    tachy_follow_free(&f);
+    tachy_calm_free(&c);
 }
 
-// A state that was saved in the middle goes on as the one that was not, to the same points.
+// What one number's points were says nothing of another's, and a number that was away begins anew.
+TEST(each_number_is_calmed_by_itself)
+{
+    struct tachy_calm c = {0};
+    struct tachy_point points[2];
+    CHECK(calmed(&c, 0, 100, 100, points).x == 100);
+    CHECK(calmed(&c, 1, 300, 100, points).x == 300);
+    CHECK(calmed(&c, 1, 310, 100, points).x < 310);
+    CHECK(calmed(&c, 0, 110, 100, points).x == 110);
+    CHECK_INT(tachy_calm_run(&c, &filter, NULL, 0, 0.04), TACHY_OK);
+    CHECK_INT(c.nb, 0);
+    tachy_calm_free(&c);
+}
+
+// States that were saved in the middle go on as those that were not, to the same points.
 TEST(a_saved_state_goes_on)
 {
-    struct tachy_follow_params p = params;
-    struct tachy_follow one = {0}, other = {0};
-    struct tachy_region r, found[2] = {at(100, 100), at(300, 100)};
+    struct tachy_calm one = {0}, other = {0};
     struct tachy_point a[2], b[2];
     void *data;
     size_t size;
-    p.calm = (struct tachy_one_euro){.min_cutoff = 1, .beta = 30};
-    tachy_follow_detected(&one, &p, found, 2);
-    for (int t = 0; t < 10; t++) {
-        CHECK(see(&one, &p, 0, 100 + 3 * t, 100, 0.9f, &r, a) && see(&one, &p, 1, 300, 100 + t, 0.9f, &r, a));
-        tachy_follow_end(&one, &p);
-    }
-    CHECK_INT(tachy_follow_save(&one, &data, &size), TACHY_OK);
-    CHECK_INT(tachy_follow_load(&other, data, size), TACHY_OK);
-    CHECK(other.nb == 2 && other.next_id == 2 && other.since == one.since);
-    for (int i = 0; i < 2; i++) {
-        CHECK(see(&one, &p, i, 140 + 160 * i, 110, 0.9f, &r, a) && see(&other, &p, i, 140 + 160 * i, 110, 0.9f, &r, b));
-        CHECK(r.track == i && !memcmp(a, b, sizeof(a)) && !memcmp(&one.thing[i].crop, &other.thing[i].crop, sizeof(r)));
-    }
-    tachy_follow_free(&other);
+    for (int t = 0; t < 10; t++)
+        calmed(&one, 7, 100 + 3 * t, 100, a);
+    CHECK_INT(tachy_calm_save(&one, &data, &size), TACHY_OK);
+    CHECK_INT(tachy_calm_load(&other, data, size), TACHY_OK);
+    calmed(&one, 7, 140, 110, a);
+    calmed(&other, 7, 140, 110, b);
+    CHECK(!memcmp(a, b, sizeof(a)));
+    tachy_calm_free(&other);
     for (size_t n = 0; n < size; n += 1 + n / 3) { // cut off anywhere, or too long
-        CHECK_INT(tachy_follow_load(&other, data, n), TACHY_ERR_FORMAT);
+        CHECK_INT(tachy_calm_load(&other, data, n), TACHY_ERR_FORMAT);
         CHECK_INT(other.nb, 0);
     }
-    ((struct tachy_follow *)data)->nb = 1;
-    CHECK_INT(tachy_follow_load(&other, data, size), TACHY_ERR_FORMAT);
-    ((struct tachy_follow *)data)->nb = TACHY_MAX_FOLLOWED + 1;
-    CHECK_INT(tachy_follow_load(&other, data, size), TACHY_ERR_FORMAT);
-    ((struct tachy_follow *)data)->nb = 2;
-    ((struct tachy_follow *)data)->thing[1].nb_points = -1;
-    CHECK_INT(tachy_follow_load(&other, data, size), TACHY_ERR_FORMAT);
+    ((struct tachy_calm *)data)->nb = 0;
+    CHECK_INT(tachy_calm_load(&other, data, size), TACHY_ERR_FORMAT);
+    ((struct tachy_calm *)data)->nb = TACHY_MAX_FOLLOWED + 1;
+    CHECK_INT(tachy_calm_load(&other, data, size), TACHY_ERR_FORMAT);
+    ((struct tachy_calm *)data)->nb = 1;
+    ((struct tachy_calm *)data)->thing[0].nb_points = -1;
+    CHECK_INT(tachy_calm_load(&other, data, size), TACHY_ERR_FORMAT);
     free(data);
-    tachy_follow_free(&one);
-    tachy_follow_free(&other);
+    tachy_calm_free(&one);
+}
+
+TEST(a_saved_track_goes_on)
+{
+    struct tachy_follow f = {.next_id = 9}, other = {0};
+    struct tachy_region found[2] = {at(100, 100), at(300, 100)};
+    void *data;
+    size_t size;
+    tachy_follow_detected(&f, &params, found, 2);
+    CHECK_INT(track_state_save(&f, &data, &size), TACHY_OK);
+    CHECK_INT(track_state_load(&other, data, size), TACHY_OK);
+    CHECK(!memcmp(&f, &other, sizeof(f)));
+    CHECK_INT(track_state_load(&other, data, size - 1), TACHY_ERR_FORMAT);
+    for (int nb = -1; nb <= TACHY_MAX_FOLLOWED + 1; nb += TACHY_MAX_FOLLOWED + 2) {
+        ((struct tachy_follow *)data)->nb = nb;
+        CHECK_INT(track_state_load(&other, data, size), TACHY_ERR_FORMAT);
+    }
+    free(data);
 }
 
 // Points behind those that are told say where the next crop is: the square around the first that the second is on the edge of.
@@ -194,22 +217,20 @@ TEST(points_that_are_not_told_place_the_crop)
     struct tachy_follow_params p = params;
     struct tachy_follow f = {0};
     struct tachy_region found = at(100, 100);
-    int err = TACHY_OK;
     p.told = 2;
     p.followed = (struct tachy_crop){.from = 2, .to = 3, .angle = -90, .around = true, .scale_x = 1.25, .scale_y = 1.25};
     tachy_follow_detected(&f, &p, &found, 1);
     struct tachy_point points[4] = {{90, 80, 0, 1}, {110, 140, 0, 1}, {100, 120, 0, 1}, {140, 120, 0, 1}}; // it lies, head to the right
     struct tachy_region r = {.score = 1, .points = points, .nb_points = 4, .track = -1};
-    CHECK(tachy_follow_update(&f, &p, 0, &r, points, 0.04, &err));
-    CHECK_INT(err, TACHY_OK);
+    CHECK(tachy_follow_update(&f, &p, 0, &r));
     CHECK_INT(r.nb_points, 2);
     CHECK(fabs(r.x - 100) < 1e-3 && fabs(r.y - 110) < 1e-3 && fabs(r.w - 20) < 1e-3 && fabs(r.h - 60) < 1e-3);
     const struct tachy_region *crop = &f.thing[0].crop;
     CHECK(fabs(crop->x - 100) < 1e-3 && fabs(crop->y - 120) < 1e-3 && fabs(crop->w - 100) < 1e-3 && fabs(crop->h - 100) < 1e-3);
     CHECK(fabs(crop->angle - 90) < 1e-3);
-    tachy_follow_free(&f);
 }
 
 TEST_MAIN(TEST_CASE(a_thing_keeps_its_number), TEST_CASE(what_is_lost_is_looked_for_at_once),
           TEST_CASE(a_thing_that_leaves_the_frame_is_lost), TEST_CASE(a_free_place_is_filled_now_and_then), TEST_CASE(points_are_calmed),
-          TEST_CASE(a_saved_state_goes_on), TEST_CASE(points_that_are_not_told_place_the_crop))
+          TEST_CASE(each_number_is_calmed_by_itself), TEST_CASE(a_saved_state_goes_on), TEST_CASE(a_saved_track_goes_on),
+          TEST_CASE(points_that_are_not_told_place_the_crop))

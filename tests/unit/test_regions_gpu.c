@@ -427,6 +427,29 @@ TEST(faces_of_a_frame_go_together)
     run_ns = run_before;
 }
 
+// What a followed frame of a decoder costs in calls of the driver, which threads of one process wait for in turn: the network's
+// stream follows the decoder's once, and the host waits for one event.
+TEST(a_followed_frame_is_few_calls)
+{
+    static const char *const names[] = {"cuEventRecord", "cuStreamWaitEvent", "cuMemcpy2DAsync_v2"};
+    const uint64_t run_before = run_ns;
+    int first[3], more[3];
+    run_ns = 50000;
+    faces = 4;
+    for (int k = 0; k < 2; k++) { // what a run's beginning takes is in both
+        for (int i = 0; i < 3; i++)
+            (k ? more : first)[i] = -called(names[i]);
+        run(&(struct way){"track", true, true, true, 1, 1, 1, k ? 60 : 20, 1, 0});
+        for (int i = 0; i < 3; i++)
+            (k ? more : first)[i] += called(names[i]);
+    }
+    CHECK_INT(more[0] - first[0], 40 * 2);
+    CHECK_INT(more[1] - first[1], 40);
+    CHECK_INT(more[2] - first[2], 40 * 2); // of the network's two outputs
+    faces = 0;
+    run_ns = run_before;
+}
+
 // Whose turn it is goes on while frames are parked, and other workers write the lines.
 TEST(turns_stay_with_a_worker)
 {
@@ -605,5 +628,5 @@ TEST(cleans)
 }
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(a_detector_on_the_device), TEST_CASE(a_detector_on_the_host),
-          TEST_CASE(a_face_is_followed), TEST_CASE(faces_of_a_frame_go_together), TEST_CASE(turns_stay_with_a_worker),
-          TEST_CASE(what_is_done_is_not_slept_for), TEST_CASE(a_call_that_fails_leaves_nothing_behind), TEST_CASE(the_light_ratio_knows_all_steps), TEST_CASE(cleans))
+          TEST_CASE(a_face_is_followed), TEST_CASE(faces_of_a_frame_go_together), TEST_CASE(a_followed_frame_is_few_calls),
+          TEST_CASE(turns_stay_with_a_worker), TEST_CASE(what_is_done_is_not_slept_for), TEST_CASE(a_call_that_fails_leaves_nothing_behind), TEST_CASE(the_light_ratio_knows_all_steps), TEST_CASE(cleans))

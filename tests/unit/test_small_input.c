@@ -1,6 +1,7 @@
 #include "test.h"
 
 #include "pipeline/live_stream.h"
+#include "stage/infer.h"
 #include "tiny_onnx.h"
 
 #include <math.h>

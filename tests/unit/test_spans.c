@@ -20,7 +20,8 @@ static int open_worker(struct tachy_stage *st, int batch, void **worker)
 }
 static int copy(struct tachy_stage *st, struct tachy_item *to, const struct tachy_item *from, int region) { return TACHY_OK; }
 
-// A stage a letter: p, m, b (batches), k (regions, copies), o (ordered, no worker), r (ordered, with one), c (writes).
+// A stage a letter: p, m, b (batches), k (regions, copies), o (ordered, no worker), r (ordered, with one), a (ordered, apart),
+// c (writes).
 static struct tachy_stage_ops ops_of(char letter)
 {
     struct tachy_stage_ops o = {.name = "stage", .run = run};
@@ -30,6 +31,7 @@ static struct tachy_stage_ops ops_of(char letter)
     case 'b': o.flags = TACHY_STAGE_REGIONS | TACHY_STAGE_BATCHES; break;
     case 'k': o.flags = TACHY_STAGE_REGIONS; o.copy = copy; break;
     case 'o': o.flags = TACHY_STAGE_ORDERED; break;
+    case 'a': o.flags = TACHY_STAGE_REGIONS | TACHY_STAGE_ORDERED | TACHY_STAGE_APART; break;
     case 'r': o.flags = TACHY_STAGE_ORDERED; o.worker_open = open_worker; o.worker_close = free; break;
     case 'c': o.flags = TACHY_STAGE_WRITES; break;
     case 'C': o.flags = TACHY_STAGE_WRITES | TACHY_STAGE_READS; break;
@@ -86,6 +88,9 @@ TEST(spans_of_tasks)
         {"pmkoC", false, true, "(pmk)[=o~)(^C!)"},       // in one turn with smoothing
         {"pmk", false, true, "(pmk!)[=~!)"},
         {"prk", false, true, "(p!)[r!)(k!)[=~!)"},
+        {"rakc", false, false, "[r!)[a~!)(k!)(^c!)"},    // track: what only calms its points has a turn of its own
+        {"rakoC", false, true, "[r)[a~)(k)[=o~)(^C!)"},
+        {"pmkoac", false, false, "(pmk!)[o~!)[a~!)(^c!)"},
         {"pmkccc", false, false, "(pmk!)(^ccc!)"},       // one gate
     };
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(cases); i++) {
