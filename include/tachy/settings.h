@@ -80,6 +80,8 @@ struct tachy_option {
     const char *tune;    // the row changes speed: values to try, as "1|4|16"; "cores": 1, 2, 4 to twice the
                          // number of cores; NULL: it is not tuned
     bool tune_changes;   // those values may change results, so that their quality is to be checked
+    bool at_end;         // is about all frames of all inputs together, in the section of its task: not with --parallel,
+                         // --resume or curate
 };
 
 // The table, in the order of help. Static memory.

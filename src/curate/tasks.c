@@ -25,16 +25,12 @@ static int choose_lines(struct curate_task *t, const struct tachy_log *log)
     return tachy_settings_set(t->set, path, "json", "curate");
 }
 
-// What a task writes after its last frame needs all inputs in one task; here a task is opened for each format and closed again.
-static int refuse_finish(const struct curate_task *t, const struct tachy_log *log)
+// What is about all inputs needs them in one task; here a task is opened for each format and closed again.
+static int refuse_at_end(const struct curate_task *t, const struct tachy_log *log)
 {
-    static const char *const rows[][2] = {{"quality.report", "quality"}, {"faces.people", "faces"}, {"categorize.embeddings", "categorize"},
-                                          {"categorize.search", "categorize"}, {"categorize.like", "categorize"}};
-    for (size_t i = 0; i < TACHY_ARRAY_SIZE(rows); i++)
-        if (!strcmp(rows[i][1], t->name) && tachy_settings_is_set(t->set, rows[i][0]))
-            return tachy_fail(log, TACHY_ERR_INVAL, "%s: curate does not take it; run tachy %s with it over the same inputs", rows[i][0],
-                              t->name);
-    return TACHY_OK;
+    const struct tachy_option *o = tachy_task_at_end(tachy_tasks[t->index], t->set);
+    return o ? tachy_fail(log, TACHY_ERR_INVAL, "%s: curate does not take it; run tachy %s with it over the same inputs", o->path, t->name)
+             : TACHY_OK;
 }
 
 static int settle(struct curate *c, struct curate_task *t)
@@ -51,7 +47,7 @@ static int settle(struct curate *c, struct curate_task *t)
     if (err == TACHY_OK)
         err = choose_lines(t, c->log);
     if (err == TACHY_OK)
-        err = refuse_finish(t, c->log);
+        err = refuse_at_end(t, c->log);
     return err == TACHY_OK ? tachy_task_check(tachy_tasks[t->index], t->set, c->log) : err;
 }
 

@@ -25,7 +25,7 @@ struct embeddings {
 };
 
 static const struct tachy_option options[] = {
-    {"categorize.embeddings", "embeddings", 0, TACHY_OPT_STRING, .arg = "FILE.npy", .group = "Categories",
+    {"categorize.embeddings", "embeddings", 0, TACHY_OPT_STRING, .arg = "FILE.npy", .group = "Categories", .at_end = true,
      .help = "write the vectors of all frames here, as float16, and beside it FILE.jsonl that says which frame each row is of; what "
              "--search and --like look through"},
     {0},

@@ -6,9 +6,9 @@
 static const struct tachy_option options[] = {
     {"categorize.model", NULL, 0, TACHY_OPT_STRING, .arg = "NAME|FILE", .group = "Categories", .over = "model.name",
      .help = "model card of the network of pictures, with its network of texts; --model says the same"},
-    {"categorize.search", "search", 0, TACHY_OPT_LIST, .arg = "TEXT", .group = "Categories",
+    {"categorize.search", "search", 0, TACHY_OPT_LIST, .arg = "TEXT", .group = "Categories", .at_end = true,
      .help = "print the frames of --embeddings that a text describes best; without inputs the file is only read"},
-    {"categorize.like", "like", 0, TACHY_OPT_LIST, .arg = "PICTURE", .group = "Categories",
+    {"categorize.like", "like", 0, TACHY_OPT_LIST, .arg = "PICTURE", .group = "Categories", .at_end = true,
      .help = "print the frames of --embeddings that are most like a picture"},
     {"categorize.hits", "hits", 0, TACHY_OPT_INT, "10", .min = 1, .max = 1000, .group = "Categories",
      .help = "frames that a search prints, the best"},
@@ -52,12 +52,6 @@ static int check(const tachy_settings *s, const struct tachy_log *log)
         return tachy_fail(log, TACHY_ERR_INVAL, "nothing is asked of the pictures: give --categories FILE, --embeddings FILE.npy or both");
     if (any(s, searches, TACHY_ARRAY_SIZE(searches)) && !tachy_settings_is_set(s, "categorize.embeddings"))
         return tachy_fail(log, TACHY_ERR_INVAL, "--search and --like look through --embeddings FILE.npy; name it");
-    if (!tachy_settings_is_set(s, "categorize.embeddings"))
-        return TACHY_OK;
-    if (tachy_settings_int(s, "run.parallel") > 1)
-        return tachy_fail(log, TACHY_ERR_INVAL, "--embeddings has a row for each frame, input after input; leave --parallel out");
-    if (tachy_settings_bool(s, "output.resume"))
-        return tachy_fail(log, TACHY_ERR_INVAL, "--embeddings is written in one run; leave --resume out");
     return TACHY_OK;
 }
 

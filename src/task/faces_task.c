@@ -34,12 +34,6 @@ static int check(const tachy_settings *s, const struct tachy_log *log)
     if (!tachy_settings_str(s, "faces.embed"))
         return tachy_fail(log, TACHY_ERR_INVAL, "faces needs a network that makes vectors of faces: --embed FILE, with a card "
                           "beside it (docs/faces.md)");
-    if (!tachy_settings_is_set(s, "faces.people") && !tachy_settings_is_set(s, "faces.names"))
-        return TACHY_OK;
-    if (tachy_settings_int(s, "run.parallel") > 1)
-        return tachy_fail(log, TACHY_ERR_INVAL, "people are found over all inputs, one after the other; leave --parallel out");
-    if (tachy_settings_bool(s, "output.resume"))
-        return tachy_fail(log, TACHY_ERR_INVAL, "people are found over all frames of one run; leave --resume out");
     return TACHY_OK;
 }
 

@@ -1,4 +1,3 @@
-#include "base/base.h"
 #include "stage/stages.h"
 #include "task/task.h"
 
@@ -15,17 +14,6 @@ static const struct tachy_example examples[] = {
     {0},
 };
 
-static int check(const tachy_settings *s, const struct tachy_log *log)
-{
-    if (!tachy_settings_is_set(s, "quality.report"))
-        return TACHY_OK;
-    if (tachy_settings_int(s, "run.parallel") > 1)
-        return tachy_fail(log, TACHY_ERR_INVAL, "--quality-report is over all inputs, one after the other; leave --parallel out");
-    if (tachy_settings_bool(s, "output.resume"))
-        return tachy_fail(log, TACHY_ERR_INVAL, "--quality-report is over all frames of one run; leave --resume out");
-    return TACHY_OK;
-}
-
 const struct tachy_task_ops tachy_task_quality = {
     .info =
         {
@@ -38,5 +26,4 @@ const struct tachy_task_ops tachy_task_quality = {
     .stages = stages,
     .text = true,
     .host = true,
-    .check = check,
 };

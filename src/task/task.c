@@ -91,8 +91,22 @@ static int add_stages(tachy_task *t, const struct tachy_task_stage *stage, bool 
     return err == TACHY_OK && !added ? add_user_stages(t, cuda, s) : err;
 }
 
+const struct tachy_option *tachy_task_at_end(const struct tachy_task_ops *ops, const tachy_settings *s)
+{
+    const size_t n = strlen(ops->info.name);
+    for (const struct tachy_option *o = tachy_settings_options(s); o->path; o++)
+        if (o->at_end && !strncmp(o->path, ops->info.name, n) && o->path[n] == '.' && tachy_settings_is_set(s, o->path))
+            return o;
+    return NULL;
+}
+
 int tachy_task_check(const struct tachy_task_ops *ops, const tachy_settings *s, const struct tachy_log *log)
 {
+    const struct tachy_option *o = tachy_task_at_end(ops, s);
+    if (o && tachy_settings_int(s, "run.parallel") > 1)
+        return tachy_fail(log, TACHY_ERR_INVAL, "--%s is over all inputs, one after the other; leave --parallel out", o->name);
+    if (o && tachy_settings_bool(s, "output.resume"))
+        return tachy_fail(log, TACHY_ERR_INVAL, "--%s is over all frames of one run; leave --resume out", o->name);
     if (ops->host && !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
         return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "%s runs on the CPU only: leave --device cuda out", ops->info.name);
     return ops->check ? ops->check(s, log) : TACHY_OK;

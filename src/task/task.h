@@ -32,6 +32,9 @@ extern const struct tachy_task_ops *const tachy_tasks[]; // in the order of help
 // Index in tachy_tasks. TACHY_ERR_NOT_FOUND: none has this name; the message lists those that there are.
 int tachy_task_find(const char *name, const struct tachy_log *log);
 
+// The first row of the task's section that is set and is about all inputs together (tachy_option.at_end); NULL: there is none.
+const struct tachy_option *tachy_task_at_end(const struct tachy_task_ops *ops, const tachy_settings *s);
+
 // Whether the task can run with these settings, before anything is opened: TACHY_ERR_INVAL or TACHY_ERR_UNSUPPORTED, after
 // a message.
 int tachy_task_check(const struct tachy_task_ops *ops, const tachy_settings *s, const struct tachy_log *log);

@@ -459,6 +459,7 @@ class Curate(common.Case):
                 (("--tasks", "animate"), "animate makes pictures", 1),
                 (("--pose.max_people", "x"), "pose.max_people", 2),
                 (("--tasks", "quality", "--quality.report", "r.json"), "run tachy quality with it", 2),
+                (("--tasks", "faces", "--faces.names", "n.csv"), "run tachy faces with it", 2),
                 (("--detect.when", "detect > 1"), "is not known yet", 2),
                 (("--to", "xml"), "--to xml: is not known; there are: csv, parquet", 2),
                 (("--shard", "4/3"), "is no K/N", 2),
