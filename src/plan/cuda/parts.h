@@ -234,6 +234,8 @@ typedef int cuda_steps_fn(struct cuda_build *b, const struct tachy_node *n);
 cuda_steps_fn cuda_steps_conv, cuda_steps_matmul, cuda_steps_elements, cuda_steps_copy, cuda_steps_concat, cuda_steps_pad,
     cuda_steps_pool, cuda_steps_resize, cuda_steps_reduce, cuda_steps_arg, cuda_steps_softmax, cuda_steps_layer_norm, cuda_steps_gather,
     cuda_steps_scatter, cuda_steps_top, cuda_steps_grid, cuda_steps_conv_int8, cuda_steps_int8;
+// Dimensions that a kernel goes through for GATHER_EACH or SCATTER_EACH of more than four.
+int cuda_picked_dims(const struct tachy_node *n);
 cuda_steps_fn cuda_steps_end; // what is behind a product: its third operand is added, then its function
 // A dense tensor as [outer][n][inner], the marked axes being the n. False: they do not lie side by side.
 struct cuda_axes {

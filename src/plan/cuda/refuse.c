@@ -70,6 +70,9 @@ static const char *refuse_picking(const struct tachy_node *n)
     const struct tachy_value *list = scatters ? n->in[2] : n->out, *index = n->in[1];
     if (index->dtype != TACHY_I64 && index->dtype != TACHY_I32 && index->dtype != TACHY_U8 && index->dtype != TACHY_I8)
         return "indices that are no whole numbers";
+    bool each = n->op == TACHY_OP_GATHER_EACH || n->op == TACHY_OP_SCATTER_EACH;
+    if (each && list->rank > TACHY_NN_RANK && cuda_picked_dims(n) <= TACHY_NN_RANK)
+        return NULL; // some lie side by side in all of them
     return list->rank > TACHY_NN_RANK || n->in[0]->rank > TACHY_NN_RANK ? "more than six dimensions of an operator with indices" : NULL;
 }
 

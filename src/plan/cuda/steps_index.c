@@ -93,6 +93,27 @@ static int emit(struct cuda_build *b, enum cuda_kind kind, struct picking *p, co
     return TACHY_OK;
 }
 
+// A tensor of more dimensions than a picture has, which is dense wherever it lies.
+static struct lattice dense_lattice(const struct tachy_value *v)
+{
+    ptrdiff_t step[TACHY_MAX_RANK] = {0};
+    struct lattice l = {.v = v};
+    plan_strides(v, NULL, step);
+    for (int d = 0; d < v->rank; d++)
+        l.step[d] = step[d];
+    return l;
+}
+
+int cuda_picked_dims(const struct tachy_node *n)
+{
+    bool scatters = n->op == TACHY_OP_SCATTER_EACH;
+    struct lattice x = dense_lattice(n->in[0]), index = dense_lattice(n->in[1]), list = dense_lattice(scatters ? n->in[2] : n->out);
+    struct picking p = {.w = {.nb = 3}};
+    pick_each(&p, &x, &index, &list, scatters ? n->attr.scatter.axis : n->attr.axis);
+    cuda_walk_simplify(&p.w);
+    return p.w.rank;
+}
+
 int cuda_steps_gather(struct cuda_build *b, const struct tachy_node *n)
 {
     struct lattice x = lattice_of(b, n->in[0]), index = lattice_of(b, n->in[1]), y = lattice_of(b, n->out);
