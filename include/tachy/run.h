@@ -142,6 +142,9 @@ struct tachy_run_params {
                                    // outlive the run; several runs may share it
     struct tachy_control *control; // control.h: pause, stop, figures from other threads; NULL:
                                    // none. Must outlive the run; several runs may share it
+    bool auto_tune;       // look for the best number of workers while the run goes on, in its first seconds, each 30 s and when its
+                          // rate changes: up to one a core (two where a GPU runs everything), or as many as `workers` says.
+                          // No bit of the results changes. Not with `pipeline`
 };
 #define tachy_run_params(...) (&(struct tachy_run_params){__VA_ARGS__})
 

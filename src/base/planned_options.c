@@ -35,8 +35,5 @@ const struct tachy_option tachy_planned_options[] = {
      .verbs = TACHY_VERB_RUN, .help = "read frames while others are worked on", .needless = ALWAYS_ASYNC},
     {"performance.use_async_output", NULL, 0, TACHY_OPT_BOOL, .group = "Performance",
      .verbs = TACHY_VERB_RUN, .help = "write frames while others are worked on", .needless = ALWAYS_ASYNC},
-    {"performance.auto_tune", NULL, 0, TACHY_OPT_BOOL, .group = "Performance", .verbs = TACHY_VERB_RUN,
-     .help = "find the fastest settings for this machine first",
-     .planned = "workers and threads follow from the number of cores"},
     {0},
 };

@@ -5,6 +5,8 @@
 
 static bool on_gpu(const tachy_job *j) { return j->nb_gpus > 0; }
 
+static bool in_turn(const tachy_job *j) { return tachy_settings_int(j->set, "run.parallel") < 2; }
+
 static bool in_batches(const tachy_job *j) { return tachy_settings_int(j->set, "model.batch_size") > 1; }
 
 static bool model_on_gpu(const tachy_job *j)
@@ -32,6 +34,7 @@ static const struct {
      "without --live: every frame is worked on, however long it takes"},
     {"performance.target_fps", NULL, "performance.live", "yes",
      "without --live: every frame is worked on as fast as it can be; -re reads at the input's rate"},
+    {"performance.auto_tune", in_turn, NULL, NULL, "with --parallel, whose runs share their workers"},
     {"performance.frame_skip_threshold", skips_by_similarity, NULL, NULL,
      "without frame_skip_enabled, or beside a distance (--frame-skip=D)"},
     {"gpu.id", on_gpu, NULL, NULL, ON_CPU},

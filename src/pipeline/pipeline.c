@@ -435,7 +435,7 @@ static int open_workers(struct tachy_pipeline *p, int n)
     return TACHY_OK;
 }
 
-static int enough_workers(const tachy_task *t)
+int pipeline_enough_workers(const tachy_task *t)
 {
     int n = t ? t->workers : 0, cores = tachy_cpu_count();
     return n ? TACHY_MIN(n, cores) : cores;
@@ -497,7 +497,7 @@ int pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *para
     struct tachy_memory_params mp = {.budget = {(uint64_t)params->memory}, .log = params->log};
     int err = tachy_memory_open(&p->memory, &mp);
     if (err == TACHY_OK)
-        err = open_workers(p, TACHY_DEF(params->workers, enough_workers(params->task)));
+        err = open_workers(p, TACHY_DEF(params->workers, pipeline_enough_workers(params->task)));
     if (err == TACHY_OK && params->task)
         err = open_first(p, params, policy);
     if (err == TACHY_OK)

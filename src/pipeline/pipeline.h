@@ -355,6 +355,8 @@ int pipeline_join(struct tachy_pipeline *p, tachy_stream **out,
                   bool figures);
 // Ends a stream from outside: push and pull return, pull with `err` after what is finished.
 void pipeline_abort(tachy_stream *s, int err);
+// As many workers as fill the cores, or a GPU.
+int pipeline_enough_workers(const tachy_task *t);
 // From now on `n` of the workers work, 1 up to as many as there are. Any thread.
 void pipeline_set_workers(struct tachy_pipeline *p, int n);
 // As tachy_stream_push_at(). `breaks`: the next item starts anew, wherever it is by now.

@@ -149,6 +149,22 @@ static void report_progress(struct run *r, struct progress_state *ps, bool last)
         atomic_store(&r->readers.stop, true);
 }
 
+// Time does not pass for the search while the run is held.
+static uint64_t tuner_now(struct run *r)
+{
+    return tachy_now_ns() - (uint64_t)(tachy_control_paused_s(r->p->control, &r->controlled) * 1e9);
+}
+
+// The number of workers changes no bits and drops no frame.
+static void tune_workers(struct run *r)
+{
+    if (r->tuner.most < 2)
+        return;
+    int n = tachy_tuner_tick(&r->tuner, tuner_now(r), atomic_load(&r->written));
+    if (n)
+        pipeline_set_workers(r->pipeline, n);
+}
+
 // Several decoders that are stopped leave gaps; what lies behind the first is not written, as
 // with one decoder.
 static bool ends_here(struct run *r, int64_t at, int64_t *next)
@@ -211,6 +227,7 @@ static int drain(struct run *r)
             break;
         }
         report_progress(r, &ps, false);
+        tune_workers(r);
     }
     atomic_store(&r->readers.stop, true);
     return err == TACHY_ERR_EOF ? TACHY_OK : err;
@@ -270,6 +287,8 @@ static int run_controlled(struct run *r)
     r->cpu_start_ns = tachy_process_cpu_ns();
     r->start_ns = tachy_now_ns();
     tachy_control_begin(r->p->control, &r->controlled, &control_ops, r);
+    if (r->tuner.most)
+        tachy_tuner_open(&r->tuner, atomic_load(&r->pipeline->active), r->tuner.most, r->p->log, tuner_now(r));
     int err = run_frames(r);
     tachy_control_end(r->p->control, &r->controlled, err, r->sum);
     return err;
@@ -282,7 +301,9 @@ static int open_stream(struct run *r)
     const struct tachy_video_info *input = tachy_source_info(p->source);
     int err = live_stream_open(&r->live, p->task, &p->live, p->log);
     const struct pipeline_policy *policy = err == TACHY_OK ? live_stream_policy(r->live) : NULL;
+    int enough = pipeline_enough_workers(p->task), workers = TACHY_DEF(p->workers, enough);
     r->pipeline = p->pipeline;
+    r->tuner.most = p->auto_tune && !p->pipeline ? TACHY_MIN(TACHY_MAX(workers, enough), 1023) : 0;
     if (err < 0)
         return err;
     if (p->pipeline)
@@ -294,14 +315,16 @@ static int open_stream(struct run *r)
     else
         err = pipeline_open(&r->pipeline,
                             tachy_pipeline_params(.task = p->task, .input = *input,
-                                                  .workers = p->workers, .max_bytes = p->max_bytes,
-                                                  .ahead = p->ahead, .memory = p->max_bytes,
+                                                  .workers = TACHY_DEF(r->tuner.most, p->workers),
+                                                  .max_bytes = p->max_bytes, .ahead = p->ahead, .memory = p->max_bytes,
                                                   .batch = p->batch,
                                                   .batch_timeout_us = p->batch_timeout_us,
                                                   .log = p->log, .profile = p->profile),
                             policy);
     if (err == TACHY_OK && !p->pipeline)
         r->stream = r->pipeline->first;
+    if (err == TACHY_OK && r->tuner.most) // the others rest until they are tried
+        pipeline_set_workers(r->pipeline, workers);
     if (err == TACHY_OK)
         live_stream_start(r->live, r->stream);
     return err;

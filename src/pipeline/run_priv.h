@@ -3,6 +3,7 @@
 #include "pipeline/live_stream.h"
 #include "pipeline/readers.h"
 #include "pipeline/resume.h"
+#include "pipeline/tuner.h"
 #include "profile/system.h"
 #include "sink/sink_ops.h"
 
@@ -23,6 +24,7 @@ struct run {
     _Atomic uint64_t first_ns;      // from the start to the first frame written
     uint64_t start_ns, cpu_start_ns;
     struct control_run controlled;
+    struct tachy_tuner tuner;      // most 0: none
     struct tachy_system before; // when the run began
     double work_before_s, transfer_before_s; // the pipeline's then
     struct tachy_gpu_share gpus_before[TACHY_MAX_GPUS]; // the task's then

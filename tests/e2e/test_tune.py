@@ -162,6 +162,20 @@ class Tune(Case):
         self.assertIn("Add to the command: --workers", text)
         self.assertIn("times as fast", text)
 
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one core has one worker")
+    def test_a_run_takes_more_workers(self):
+        """In-run search: the model sleeps, so a second worker doubles the rate. All frames come, and they are the same."""
+        args = ("segment", "--provider", "null", "--provider-option", "sleep_us=20000", "--mode", "mask", "null:64x64@30,frames=400", "-f", "framemd5")
+        one = run(*args, self.tmp / "one.md5", "--workers", "1", "--json=one.json", cwd=self.tmp)
+        p = run(*args, self.tmp / "auto.md5", "--workers", "1", "--auto-tune", "--json=auto.json", cwd=self.tmp)
+        a, b = (json.loads((self.tmp / f"{name}.json").read_text()) for name in ("one", "auto"))
+        self.assertEqual((a["workers"], a["frames"], b["frames"]), (1, 400, 400))
+        self.assertGreater(b["workers"], 1)
+        self.assertGreater(b["fps"], 1.3 * a["fps"])
+        self.assertRegex(p.stderr, r"auto-tune: \d+ workers, [0-9.]+ frames per second")
+        self.assertNotIn("auto-tune", one.stderr)
+        self.assertEqual((self.tmp / "one.md5").read_text(), (self.tmp / "auto.md5").read_text())
+
     def test_interrupt_keeps_the_best(self):
         """A stop in a later row keeps what the first row gained."""
         only = "performance.frame_skip_enabled,model.batch_size=2|3|4|5|6|7|8|9|10|11"
