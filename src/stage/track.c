@@ -23,8 +23,10 @@ static const struct track_kind *kind_of(const tachy_task *t)
 
 struct tachy_bones track_bones(const tachy_task *t)
 {
-    const struct track_kind *k = kind_of(t);
-    return k ? k->bones : (struct tachy_bones){0};
+    for (int i = 0; i < t->nb_stages; i++)
+        if (!strcmp(t->stage[i]->ops->name, "track"))
+            return ((const struct track *)tachy_stage_priv(t->stage[i]))->kind->bones;
+    return (struct tachy_bones){0};
 }
 
 static void read_settings(struct track *t, const tachy_settings *s)
@@ -33,10 +35,26 @@ static void read_settings(struct track *t, const tachy_settings *s)
         .most = (int)tachy_settings_int(s, "tracking.max_num_faces"),
         .every = (int)tachy_settings_int(s, "tracking.detect_every"),
         .threshold = (float)tachy_settings_float(s, "tracking.confidence"),
-        .detected = t->kind->detected,
-        .followed = t->kind->followed,
-        .told = t->kind->told,
     };
+}
+
+// What depends on the network of points: how many it has, and whether it scores them itself.
+static void take_network(struct track *t, const tachy_settings *s)
+{
+    const struct tachy_card *c = t->net[TRACK_POINTS]->net[TACHY_INFER_FULL].card;
+    int points = 0;
+    for (int i = 0; i < c->n_decoders; i++) {
+        points += c->decoder[i].kind == TACHY_DECODE_POINTS && !c->decoder[i].at ? c->decoder[i].nb_points : 0;
+        t->scored |= c->decoder[i].kind == TACHY_DECODE_SCORE;
+    }
+    for (const struct track_kind *k = track_kinds; k->task; k++)
+        if (!strcmp(k->task, t->kind->task) && k->points == points)
+            t->kind = k;
+    t->follow.detected = t->kind->detected;
+    t->follow.followed = t->kind->followed;
+    t->follow.told = t->kind->told;
+    if (t->kind->threshold > 0 && !tachy_settings_is_set(s, "tracking.confidence"))
+        t->follow.threshold = t->kind->threshold;
 }
 
 static const char attention[] = "face-mesh-attention";
@@ -83,6 +101,7 @@ int track_open(struct tachy_stage *st, const tachy_settings *s, int (*open_net)(
         err = open_net(st, i, &nets[i], s);
     if (err < 0)
         return err;
+    take_network(t, s);
     infer_describe(t->net[TRACK_POINTS]);
     tachy_task_describe(st->task, " %s %d", t->kind->things, t->follow.most);
     return TACHY_OK;
@@ -130,6 +149,15 @@ static int take(struct frame *f, int i, struct tachy_region *r)
     return TACHY_OK;
 }
 
+// The mean of the points' scores; of no points 0.
+static float mean_score(const struct tachy_region *r)
+{
+    float sum = 0;
+    for (int i = 0; i < r->nb_points; i++)
+        sum += r->points[i].score;
+    return r->nb_points ? sum / (float)r->nb_points : 0;
+}
+
 // Looks at the things from number `first` on, then drops what was lost.
 static int look(struct frame *f, int first)
 {
@@ -144,8 +172,11 @@ static int look(struct frame *f, int first)
     }
     if (n > 0)
         f->runner->run(f->runner, TRACK_POINTS, look, n);
-    for (int k = 0; k < n && err == TACHY_OK; k++)
+    for (int k = 0; k < n && err == TACHY_OK; k++) {
+        if (!f->t->scored)
+            seen[k].score = mean_score(&seen[k]);
         err = look[k].err < 0 ? look[k].err : take(f, first + k, &seen[k]);
+    }
     tachy_follow_end(f->follow, &f->t->follow);
     return err;
 }

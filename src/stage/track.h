@@ -20,6 +20,8 @@ struct track_kind {
     const char *task;   // name of the task, and that of its points' card
     const char *also;   // other tasks that follow the same things, "a|b", or NULL
     const char *things; // for people to read
+    int points;         // that the network has; 0: any number that no other entry of the task has
+    float threshold;    // least score of the points, if the settings name none; 0: theirs
     struct tachy_crop detected, followed; // see struct tachy_follow_params
     int told;
     const struct track_angle *angle; // that are told by name
@@ -40,6 +42,7 @@ struct track {
     const struct track_kind *kind;
     struct tachy_infer *net[TRACK_NETS]; // the form's
     struct tachy_follow_params follow;
+    bool scored; // a network says how sure it is; else the mean of the points' scores is told
     int rotation; // of the stream
     bool flip;
 };

@@ -28,6 +28,26 @@ static const uint8_t body_bones[][2] = {
     {NOSE, L_EYE}, {L_EYE, L_EAR}, {NOSE, R_EYE}, {R_EYE, R_EAR}, {L_MOUTH, R_MOUTH},
 };
 
+// Numbers of a body's points where there are 17, in COCO's order.
+enum {
+    C_NOSE, C_L_EYE, C_R_EYE, C_L_EAR, C_R_EAR, C_L_SHOULDER, C_R_SHOULDER, C_L_ELBOW, C_R_ELBOW, C_L_WRIST, C_R_WRIST,
+    C_L_HIP, C_R_HIP, C_L_KNEE, C_R_KNEE, C_L_ANKLE, C_R_ANKLE, COCO
+};
+
+static const struct track_angle coco_angles[] = {
+    {"left_shoulder", C_L_HIP, C_L_SHOULDER, C_L_ELBOW}, {"right_shoulder", C_R_HIP, C_R_SHOULDER, C_R_ELBOW},
+    {"left_elbow", C_L_SHOULDER, C_L_ELBOW, C_L_WRIST},  {"right_elbow", C_R_SHOULDER, C_R_ELBOW, C_R_WRIST},
+    {"left_hip", C_L_SHOULDER, C_L_HIP, C_L_KNEE},       {"right_hip", C_R_SHOULDER, C_R_HIP, C_R_KNEE},
+    {"left_knee", C_L_HIP, C_L_KNEE, C_L_ANKLE},         {"right_knee", C_R_HIP, C_R_KNEE, C_R_ANKLE},
+};
+
+static const uint8_t coco_bones[][2] = {
+    {C_L_SHOULDER, C_R_SHOULDER}, {C_L_SHOULDER, C_L_ELBOW}, {C_L_ELBOW, C_L_WRIST}, {C_R_SHOULDER, C_R_ELBOW},
+    {C_R_ELBOW, C_R_WRIST}, {C_L_SHOULDER, C_L_HIP}, {C_R_SHOULDER, C_R_HIP}, {C_L_HIP, C_R_HIP}, {C_L_HIP, C_L_KNEE},
+    {C_L_KNEE, C_L_ANKLE}, {C_R_HIP, C_R_KNEE}, {C_R_KNEE, C_R_ANKLE}, {C_NOSE, C_L_EYE}, {C_L_EYE, C_L_EAR},
+    {C_NOSE, C_R_EYE}, {C_R_EYE, C_R_EAR},
+};
+
 const struct track_kind track_kinds[] = {
     // The line from eye to eye is horizontal in a face's crop, which has room for the whole head. Numbers of the eyes: of
     // the detector's six points, and the outer corners among the mesh's 468.
@@ -42,5 +62,12 @@ const struct track_kind track_kinds[] = {
      .followed = {.from = CENTRE, .to = REACH, .angle = -90, .around = true, .scale_x = 1.25, .scale_y = 1.25},
      .told = BODY, .angle = body_angles, .nb_angles = TACHY_ARRAY_SIZE(body_angles),
      .bones = {body_bones, TACHY_ARRAY_SIZE(body_bones)}},
+    // MoveNet and others of its kind find somebody upright in a square with room around; nothing but the points says where the
+    // next crop is. Points that are out of sight have low scores, so a person of whom half is seen has a low mean.
+    {.task = "pose", .things = "people", .points = COCO, .threshold = 0.25f,
+     .detected = {.scale_x = 1.25, .scale_y = 1.25},
+     .followed = {.square = true, .scale_x = 1.5, .scale_y = 1.5},
+     .angle = coco_angles, .nb_angles = TACHY_ARRAY_SIZE(coco_angles),
+     .bones = {coco_bones, TACHY_ARRAY_SIZE(coco_bones)}},
     {0},
 };

@@ -101,6 +101,41 @@ class Pose(common.Case):
             (cx, cy), up = want[33], want[34] - want[33]
             side, angle = 2 * np.linalg.norm(up), np.arctan2(up[1], up[0]) + np.pi / 2
 
+    def test_movenet_by_card(self):
+        """17 points of a network that neither scores a person nor says where the next crop is."""
+        net = self.tmp / "movenet.onnx"
+        net.symlink_to(common.shared("models/pose/movenet_lightning_from_int8_w8.onnx").resolve())
+        (self.tmp / "movenet.json").write_text(json.dumps({
+            "name": "movenet", "task": "pose", "file": "movenet.onnx", "license": "Apache-2.0", "input": {"width": 192, "height": 192, "layout": "nhwc",
+            "dtype": "uint8"}, "outputs": [{"meaning": "points", "points": 17, "order": "yxs", "unit": "share"}]}))
+        frames = signer(4, turn=10)
+        clip = self.clip(frames)
+        run("detect", "--model", "person", clip, "-o", self.tmp / "found.jsonl")
+        first = json.loads((self.tmp / "found.jsonl").read_text().splitlines()[0])["regions"][0]
+        (cx, cy, side, _), angle = first["box"], np.radians(first["angle"])
+        side *= 1.25
+        session = onnxruntime.InferenceSession(str(net.resolve()), providers=["CPUExecutionProvider"])
+        for frame, line in zip(frames, self.pose(clip, "--model", net, "--no-smoothing"), strict=True):
+            turn = side / 192 * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+            shift = np.array([cx, cy]) - turn @ [96, 96]
+            fine = turn / 4  # a mean over each pixel's area, as the crop is half as fine as the frame
+            at = np.concatenate([fine, (shift + fine @ [0.5, 0.5] - 0.5)[:, None]], axis=1)
+            crop = cv2.warpAffine(frame, at, (768, 768), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, borderMode=cv2.BORDER_REPLICATE)
+            crop = cv2.resize(crop, (192, 192), interpolation=cv2.INTER_AREA)
+            out = session.run(None, {session.get_inputs()[0].name: crop[None, :, :, ::-1]})[0].reshape(17, 3)
+            want = out[:, 1::-1].astype(np.float64) * 192 @ turn.T + shift
+            region, = line["regions"]
+            got = points(region)
+            self.assertEqual(len(got), 17)
+            sure = out[:, 2] > 0.4
+            self.assertGreater(sure.sum(), 8)
+            self.assertLess((np.linalg.norm(got - want, axis=1) / np.ptp(want[:, 1]))[sure].mean(), 0.01)
+            self.assertAlmostEqual(region["score"], out[:, 2].mean(), delta=0.05)
+            self.assertAlmostEqual(region["score"], np.array(region["points"])[:, 3].mean(), delta=1e-4)
+            self.assertIn("left_elbow", region["values"])
+            low, high = got.min(0), got.max(0)
+            (cx, cy), side, angle = (low + high) / 2, 1.5 * (high - low).max(), 0
+
     def test_numbers_stay_and_people_are_found_again(self):
         a, b = person(380), person(380, flip=True)
         frames = [scene((a, 5 + 2 * t, 60), (b, 415 - t, 100)) for t in range(15)] + [scene(shade=200)] * 3 + [scene((a, 300, 90))] * 5
