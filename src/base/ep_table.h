@@ -10,7 +10,7 @@
 //   plan = table->take(c); table->close(c);
 //   table->run(plan, in, out) any number of times and threads; table->release(plan)
 
-enum { TACHY_EP_TABLE_VERSION = 8 };
+enum { TACHY_EP_TABLE_VERSION = 9 };
 
 struct tachy_ep_plan;
 
@@ -139,4 +139,7 @@ struct tachy_ep_table {
     // Measures `runs` runs one after the other, with tensors in the device's memory: their mean, in ms. `in` as for run().
     // TACHY_ERR_UNSUPPORTED: the plan's device has no memory of its own; else as run().
     int (*time)(struct tachy_ep_plan *p, const void *const in[], int runs, double *ms);
+    // What the last run of the plan that failed was at, and the words of the driver or the library; "": nothing is known.
+    // Thread-safe.
+    void (*why)(struct tachy_ep_plan *p, char *text, size_t size);
 };

@@ -27,6 +27,15 @@ static inline cudaStream_t on(cuda_stream stream) { return reinterpret_cast<cuda
 
 __host__ __device__ static inline int parts(int64_t n, int each) { return (int)((n + each - 1) / each); }
 
+// The status of a launch or of another call of the runtime, which keeps a failure until it is asked for: it must not be taken for
+// that of the next launch.
+static inline int taken(cudaError_t status)
+{
+    if (status != cudaSuccess)
+        cudaGetLastError();
+    return status;
+}
+
 // Of the current device; 1 where it does not say.
 static inline int attribute(cudaDeviceAttr which)
 {

@@ -444,7 +444,7 @@ template <int BYTES> static int start(const tachy_cuda_preprocess &p, int size, 
             return tachy_cuda_pre_direct(&p, stream);
         cudaError_t err = cudaFuncSetAttribute(area<BYTES>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
         if (err != cudaSuccess)
-            return err;
+            return taken(err);
     }
     area<BYTES><<<dim3(units, p.frames), WARPS * 32, shared, on(stream)>>>(p, rows, bytes);
     return cudaGetLastError();

@@ -381,7 +381,7 @@ static int start(const tachy_cuda_preprocess &p, cuda_stream stream)
     how.stream = on(stream);
     how.attrs = &overlap;
     how.numAttrs = p.overlap;
-    return cudaLaunchKernelEx(&how, columns<BYTES, N, COLS, ROWS, BLOCKS, HDR>, p, rows);
+    return taken(cudaLaunchKernelEx(&how, columns<BYTES, N, COLS, ROWS, BLOCKS, HDR>, p, rows));
 }
 
 int tachy_cuda_pre_columns(const struct tachy_cuda_preprocess *a, cuda_stream stream)

@@ -146,12 +146,15 @@ static int count_there(const tachy_engine *e, const struct tachy_tensor in[], co
     return n;
 }
 
-static int plan_failed(const tachy_engine *e, int err)
+static int plan_failed(const tachy_engine *e, const struct tachy_session *s, int err)
 {
+    char why[400];
     if (err == TACHY_ERR_NOMEM)
         return tachy_fail(e->params.log, err, "%s: no memory%s for a run", e->path,
                           e->on_gpu ? " is left on the GPU" : "");
-    return tachy_fail(e->params.log, TACHY_ERR_EXTERNAL, "%s: the GPU failed in a run", e->path);
+    s->table->why(s->plan, why, sizeof(why));
+    return tachy_fail(e->params.log, TACHY_ERR_EXTERNAL, "%s: the GPU failed in a run (%s); run it again, and should it fail every "
+                      "time, --device cpu works without the GPU", e->path, why);
 }
 
 // In the plan's order, and without ONNX Runtime.
@@ -174,7 +177,7 @@ static int run_plan(tachy_engine *e, struct tachy_session *s, const struct tachy
         err = tachy_steps_run(s, (const float *const *)from, (float *const *)to);
     else
         err = s->table->run(s->plan, (const float *const *)from, (float *const *)to);
-    return err ? plan_failed(e, err) : TACHY_OK;
+    return err ? plan_failed(e, s, err) : TACHY_OK;
 }
 
 int tachy_ort_engine_use_device(tachy_engine *e, struct tachy_ort_engine *r, const char *memory, int gpu)

@@ -109,6 +109,9 @@ struct plan_backend {
     // The same with tensors on the device: queued on `stream` (a CUstream of the device's primary context;
     // NULL: its default stream), not waited for. NULL: a back end without memory of its own.
     int (*queue)(struct tachy_plan *p, const void *const in[], void *const out[], void *stream);
+    // What the last failure of run() or queue() was, in the words of the driver or the library: "" if none has failed. NULL: the
+    // back end's runs fail for lack of memory alone.
+    void (*why)(struct tachy_plan *p, char *text, size_t size);
     // The mean of `runs` runs one after the other on inputs of the host, which are copied before, in ms. NULL as queue.
     int (*time)(struct tachy_plan *p, const void *const in[], int runs, double *ms);
 };

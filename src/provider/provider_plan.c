@@ -269,6 +269,7 @@ static OrtStatus *run(const struct provider *p, struct provider_plan *plan, OrtK
                       void *const *out)
 {
     const struct plan_backend *b = plan->plan->backend;
+    char text[480], why[400] = "";
     void *stream = NULL;
     OrtStatus *s = plan->on_gpu ? p->api->KernelContext_GetGPUComputeStream(k, &stream) : NULL;
     if (s)
@@ -276,7 +277,10 @@ static OrtStatus *run(const struct provider *p, struct provider_plan *plan, OrtK
     int err = plan->on_gpu ? b->queue(plan->plan, in, out, stream) : b->run(plan->plan, in, out, NULL);
     if (err == TACHY_ERR_NOMEM)
         return p->api->CreateStatus(ORT_FAIL, "tachy: no memory for a run");
-    return err < 0 ? p->api->CreateStatus(ORT_FAIL, "tachy: the GPU failed in a run") : NULL;
+    if (err < 0 && b->why)
+        b->why(plan->plan, why, sizeof(why));
+    snprintf(text, sizeof(text), "tachy: the GPU failed in a run (%s)", why);
+    return err < 0 ? p->api->CreateStatus(ORT_FAIL, text) : NULL;
 }
 
 OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k)

@@ -134,6 +134,14 @@ static double bandwidth(size_t bytes)
     return best;
 }
 
+static void why(struct tachy_ep_plan *plan, char *text, size_t size)
+{
+    struct tachy_plan *p = ((struct provider_plan *)plan)->plan;
+    *text = '\0';
+    if (p->backend->why)
+        p->backend->why(p, text, size);
+}
+
 TACHY_API extern const struct tachy_ep_table tachy_ep_table;
 const struct tachy_ep_table tachy_ep_table = {
     .version = TACHY_EP_TABLE_VERSION,
@@ -160,4 +168,5 @@ const struct tachy_ep_table tachy_ep_table = {
     .bandwidth = bandwidth,
     .queue = queue,
     .time = time_runs,
+    .why = why,
 };

@@ -98,6 +98,43 @@ TEST(device_tensors)
     tachy_gpu_unref(&gpu);
 }
 
+// A call of the driver that fails in a run: its words are logged, and what was being done; then runs go on. A capture that fails is
+// no failure of the run.
+TEST(failing_runs)
+{
+    struct tachy_gpu *gpu;
+    tachy_engine *e;
+    int (*fail_at)(int, int, int) = (int (*)(int, int, int))fake_symbol("libcuda.so.1", "fake_cuda_fail_at");
+    CHECK_INT(tachy_gpu_open(&gpu, 0, NULL, NULL), TACHY_OK);
+    CHECK_INT(OPEN(&e, .model_path = model(true), .gpu_stream = gpu->stream), TACHY_OK);
+    if (!e)
+        return;
+    check_doubles(e, gpu);
+    const struct tachy_io *in, *out;
+    tachy_engine_inputs(e, &in);
+    tachy_engine_outputs(e, &out);
+    struct tachy_tensor a = in->spec, b = out->spec;
+    a.mem = b.mem = TACHY_DEVICE;
+    CHECK_INT(tachy_gpu_alloc(gpu, ELEMENTS * sizeof(float), &a.data, NULL), TACHY_OK);
+    CHECK_INT(tachy_gpu_alloc(gpu, ELEMENTS * sizeof(float), &b.data, NULL), TACHY_OK);
+    memset(a.data, 0, ELEMENTS * sizeof(float));
+    for (int i = 0; i < 2; i++)
+        CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_OK);
+    fail_at(0, 700, FAKE_INSIDE); // the beginning of a capture
+    CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_OK);
+    fail_at(1, 700, FAKE_INSIDE);
+    CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_ERR_EXTERNAL);
+    CHECK_TEXT(said, "marking a run's end: a fake failure (");
+    CHECK_TEXT(said, "; its capture as a graph failed before: ");
+    CHECK_TEXT(said, "--device cpu");
+    fail_at(-1, 0, FAKE_ONCE);
+    CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_OK);
+    tachy_gpu_free(gpu, a.data);
+    tachy_gpu_free(gpu, b.data);
+    tachy_engine_close(&e);
+    tachy_gpu_unref(&gpu);
+}
+
 // What cannot be had is refused, and nothing else is taken for it.
 TEST(refused_precisions)
 {
@@ -194,7 +231,8 @@ TEST(memory_limit)
 
 int main(void)
 {
-    static const struct test_case cases[] = {TEST_CASE(host_tensors), TEST_CASE(device_tensors), TEST_CASE(refused_precisions),
+    static const struct test_case cases[] = {TEST_CASE(host_tensors), TEST_CASE(device_tensors), TEST_CASE(failing_runs),
+                                             TEST_CASE(refused_precisions),
                                              TEST_CASE(falls_back), TEST_CASE(no_memory), TEST_CASE(memory_limit)};
     setenv("TACHY_EP", getenv("TACHY_TEST_EP_HOST"), 1);
     setenv("XDG_CACHE_HOME", "/nonexistent", 1); // no store

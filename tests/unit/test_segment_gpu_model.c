@@ -524,12 +524,12 @@ struct bench {
     struct tachy_stage *model; // whose state it is
 };
 
-static void open_bench(struct bench *b, int eyes)
+static void open_bench(struct bench *b, const char *model, int eyes)
 {
     list(1);
     struct tachy_video_info out, in = video;
     in.stereo = eyes == 2 ? TACHY_STEREO_SBS : TACHY_STEREO_MONO;
-    *b = (struct bench){.t = open_task("rec", "mask", "0", "0.5")};
+    *b = (struct bench){.t = open_task(model, "mask", "0", "0.5")};
     CHECK_INT(tachy_memory_open(&b->memory, &(struct tachy_memory_params){.log = &log_errors}), TACHY_OK);
     b->t->memory = b->memory;
     CHECK_INT(tachy_stages_start(b->t, &in, &out), TACHY_OK);
@@ -594,7 +594,7 @@ TEST(states_are_saved_and_loaded)
         void *data[2] = {0}, *other;
         size_t size[2];
         int one[2], two[2];
-        open_bench(&b, eyes);
+        open_bench(&b, "rec", eyes);
         const struct tachy_stage_ops *ops = b.model->ops;
         CHECK_INT(ops->state_save(b.state, &data[0], &size[0]), TACHY_OK);
         CHECK_INT(size[0], (sizeof(int32_t) + (8 + 16) * sizeof(float)) * (size_t)eyes);
@@ -630,6 +630,43 @@ TEST(states_are_saved_and_loaded)
         ops->state_close(other);
         for (int i = 0; i < 2; i++)
             free(data[i]);
+        close_bench(&b);
+    }
+}
+
+// The network of the card `warm` sees a first picture three times, also after a frame that begins anew and from a saved state.
+TEST(a_first_picture_warms_up)
+{
+    enum { WARM_UP = 2 };
+    for (int eyes = 1; eyes <= 2; eyes++) {
+        struct bench b;
+        void *fresh, *other;
+        size_t size;
+        open_bench(&b, "warm", eyes);
+        const struct tachy_stage_ops *ops = b.model->ops;
+        CHECK_INT(ops->state_save(b.state, &fresh, &size), TACHY_OK);
+        CHECK_INT(*(const int32_t *)fresh, WARM_UP);
+        CHECK_INT(ops->state_open(b.model, &other), TACHY_OK);
+        CHECK_INT(ops->state_load(other, fresh, size), TACHY_OK);
+        struct pair state[2] = {first, first};
+        for (int i = 1; i < 8; i++) {
+            int want[2], one[2], two[2];
+            bool anew = i == 4;
+            for (int eye = 0; eye < eyes; eye++) {
+                state[eye] = anew ? first : state[eye];
+                for (int k = 0; k < (i == 1 || anew ? WARM_UP : 0); k++)
+                    mask_of(state, i, eye, false);
+                want[eye] = mask_of(state, i, eye, false);
+            }
+            step(&b, b.state, i, anew, one);
+            step(&b, other, i, anew, two);
+            for (int eye = 0; eye < eyes; eye++) {
+                CHECK_INT(one[eye], want[eye]);
+                CHECK_INT(two[eye], want[eye]);
+            }
+        }
+        ops->state_close(other);
+        free(fresh);
         close_bench(&b);
     }
 }
@@ -675,13 +712,17 @@ TEST(opens)
     test_write(folder, "flat.json", "{\"name\": \"flat\", \"task\": \"segment\", \"file\": \"flat.onnx\", \"input\": {\"width\": 16, "
                "\"height\": 16, \"layout\": \"nhwc\", \"channels\": \"luma\"}, \"output\": {\"meaning\": "
                "\"probability\"}}");
+    test_write(folder, "warm.json", "{\"name\": \"warm\", \"task\": \"segment\", \"file\": \"rec.onnx\", \"input\": {\"name\": \"x\", "
+               "\"width\": 16, \"height\": 16, \"layout\": \"nhwc\", \"channels\": \"luma\"}, \"output\": {\"name\": \"y\", "
+               "\"meaning\": \"probability\"}, \"state\": [{\"input\": \"h_in\", \"output\": \"h_out\", \"shape\": [1, 8]}, "
+               "{\"input\": \"k_in\", \"output\": \"k_out\", \"shape\": [1, 4, 4], \"start\": 5}], \"warm_up\": 2}");
     test_write(folder, "rec.onnx", "no model"); // nobody reads them
     test_write(folder, "flat.onnx", "no model");
 }
 
 TEST(cleans)
 {
-    static const char *const names[] = {"rec.json", "rec.onnx", "flat.json", "flat.onnx"};
+    static const char *const names[] = {"rec.json", "rec.onnx", "flat.json", "flat.onnx", "warm.json"};
     char path[128];
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++) {
         snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
@@ -693,4 +734,5 @@ TEST(cleans)
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(states_stay_on_the_device), TEST_CASE(states_go_with_their_frames),
           TEST_CASE(a_model_on_every_device), TEST_CASE(batches_on_the_device),
           TEST_CASE(the_light_ratio_counts_the_model), TEST_CASE(a_model_on_the_host),
-          TEST_CASE(engines_are_counted), TEST_CASE(states_are_saved_and_loaded), TEST_CASE(cleans))
+          TEST_CASE(engines_are_counted), TEST_CASE(states_are_saved_and_loaded), TEST_CASE(a_first_picture_warms_up),
+          TEST_CASE(cleans))

@@ -422,14 +422,14 @@ template <int BLOCKS, int N, int SPLIT> static int launch(const tachy_nn_conv *a
         return cudaErrorInvalidValue;
     cudaError_t err = cudaFuncSetAttribute(conv_tma<BLOCKS, N, SPLIT>, cudaFuncAttributeMaxDynamicSharedMemorySize, L::BYTES);
     if (err != cudaSuccess)
-        return err;
+        return taken(err);
     cudaLaunchConfig_t c = {};
     cudaLaunchAttribute cluster;
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim.x = SPLIT, cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
     c.gridDim = dim3((unsigned)least((int)tiles, sms / SPLIT) * SPLIT);
     c.blockDim = dim3(THREADS), c.dynamicSmemBytes = L::BYTES, c.stream = on(stream), c.attrs = &cluster, c.numAttrs = 1;
-    return cudaLaunchKernelEx(&c, conv_tma<BLOCKS, N, SPLIT>, w);
+    return taken(cudaLaunchKernelEx(&c, conv_tma<BLOCKS, N, SPLIT>, w));
 }
 
 int tachy_nn_run_conv_tma(const struct tachy_nn_conv *a, cuda_stream stream)

@@ -311,7 +311,7 @@ template <typename T> static int launch(const tachy_nn_conv *a, cuda_stream stre
                                : known_kernel<T, 7>(s, false);
     cudaError_t err = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST_SHARED);
     if (err != cudaSuccess)
-        return err;
+        return taken(err);
     kernel<<<grid, (unsigned)u.threads, (unsigned)bytes, on(stream)>>>(*a, u);
     return cudaGetLastError();
 }

@@ -284,7 +284,7 @@ template <int K, int N> static int launch(const tachy_nn_pair *a, cuda_stream st
     w.tiles = (int)((rows + ROWS - 1) / ROWS), w.chunks = f->shape.cout / 64;
     cudaError_t err = cudaFuncSetAttribute(pair<K, N>, cudaFuncAttributeMaxDynamicSharedMemorySize, L::BYTES);
     if (err != cudaSuccess)
-        return err;
+        return taken(err);
     int sms = attribute(cudaDevAttrMultiProcessorCount);
     pair<K, N><<<w.tiles < sms ? w.tiles : sms, THREADS, L::BYTES, on(stream)>>>(w);
     return cudaGetLastError();

@@ -172,7 +172,7 @@ template <int NT> static int launch(const tachy_nn_conv *a, const stem *g, cuda_
         return cudaErrorInvalidValue;
     cudaError_t err = cudaFuncSetAttribute(conv_stem<NT>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (err != cudaSuccess)
-        return err;
+        return taken(err);
     int blocks = 2 * attribute(cudaDevAttrMultiProcessorCount);
     dim3 grid((unsigned)(g->tiles < blocks ? g->tiles : blocks), (unsigned)parts(a->shape.cout, CHANNELS));
     conv_stem<NT><<<grid, THREADS, (unsigned)bytes, on(stream)>>>(*a, *g);

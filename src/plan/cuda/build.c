@@ -372,5 +372,6 @@ const struct plan_backend tachy_plan_cuda = {
     .step = step,
     .run = cuda_run,
     .queue = cuda_queue,
+    .why = cuda_why,
     .time = cuda_time,
 };

@@ -128,6 +128,9 @@ struct cuda_workspace {
     cuda_stream lane[CUDA_LANES]; // from 1 on; 0: not made yet
     cuda_event ended[CUDA_LANES]; // of a lane; 0: of what is in front of a region
     void *ends;         // inputs and outputs of runs with host memory, made by the first; one after the other
+    const char *doing;            // the call that the run is at
+    const struct cuda_step *step; // that it launches; NULL: none
+    int spoilt;                   // status of the run's capture
     cuda_address base[]; // of cuda_at()
 };
 
@@ -153,6 +156,7 @@ struct cuda_plan {
     pthread_mutex_t lock;
     pthread_cond_t given; // a workspace was given back, or freed
     // Under the lock:
+    char why[400]; // what the last failure of a run was; "": none has failed
     struct cuda_workspace *idle;
     int nb_workspaces;
     size_t held; // bytes of weights, and of so many runs
@@ -258,6 +262,7 @@ int cuda_launch(const struct cuda_plan *p, const struct cuda_step *s, struct cud
                 cuda_stream stream);
 int cuda_run(struct tachy_plan *p, const void *const in[], void *const out[], uint64_t *end);
 int cuda_queue(struct tachy_plan *p, const void *const in[], void *const out[], void *stream);
+void cuda_why(struct tachy_plan *p, char *text, size_t size);
 // Bytes that a run counts: of its workspace, and of its inputs and outputs.
 size_t cuda_run_bytes(const struct cuda_plan *p);
 // Whether so many bytes more are within the limit; then they are counted.

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "plan/cuda/parts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 // Runs: the steps on a stream, one by one the first time and as a captured graph from then on.
@@ -243,13 +244,25 @@ static struct cuda_workspace *choose_idle(struct cuda_plan *p, cuda_stream strea
     return w;
 }
 
+static void keep_words(void *plan, enum tachy_log_level level, const char *msg)
+{
+    struct cuda_plan *p = plan;
+    pthread_mutex_lock(&p->lock);
+    snprintf(p->why, sizeof(p->why), "%s", msg);
+    pthread_mutex_unlock(&p->lock);
+}
+
+// A log that keeps what failed for why().
+static struct tachy_log words_of(struct cuda_plan *p) { return (struct tachy_log){keep_words, p, TACHY_LOG_ERR}; }
+
 // Where there is no memory for one more, a run waits for one that others have.
 static int take(struct cuda_plan *p, cuda_stream stream, bool any, struct cuda_workspace **w)
 {
     pthread_mutex_lock(&p->lock);
     *w = choose_idle(p, stream, any);
     pthread_mutex_unlock(&p->lock);
-    int err = *w ? TACHY_OK : cuda_workspace_new(p, w, NULL);
+    const struct tachy_log words = words_of(p);
+    int err = *w ? TACHY_OK : cuda_workspace_new(p, w, &words);
     if (err != TACHY_ERR_NOMEM)
         return err;
     pthread_mutex_lock(&p->lock);
@@ -269,14 +282,63 @@ static void give(struct cuda_plan *p, struct cuda_workspace *w)
     pthread_mutex_unlock(&p->lock);
 }
 
-static int launch_all(struct cuda_plan *p, const struct cuda_workspace *w, cuda_stream stream)
+// The run is at a call now. Returns `status`, that of the call before.
+static int at_call(struct cuda_workspace *w, int status, const char *doing)
+{
+    if (status == CUDA_OK)
+        w->doing = doing, w->step = NULL;
+    return status;
+}
+
+static int launch_step(const struct cuda_plan *p, struct cuda_workspace *w, int i, cuda_stream stream)
+{
+    w->doing = "launching a step";
+    w->step = &p->steps[i];
+    return cuda_launch(p, w->step, w->step->way, w->base, stream);
+}
+
+static int launch_all(struct cuda_plan *p, struct cuda_workspace *w, cuda_stream stream)
 {
     int status = CUDA_OK;
     pthread_mutex_lock(&p->launching);
     for (int i = 0; i < p->nb_steps && status == CUDA_OK; i++)
-        status = cuda_launch(p, &p->steps[i], p->steps[i].way, w->base, stream);
+        status = launch_step(p, w, i, stream);
     pthread_mutex_unlock(&p->launching);
     return status;
+}
+
+// Whether a step's status is cuBLASLt's rather than the driver's.
+static bool of_library(const struct cuda_step *s)
+{
+    return s && s->gemm && (s->kind == CUDA_GEMM || (s->kind == CUDA_CONV && s->way.kernel == CUDA_CONV_GEMM));
+}
+
+// The code for the status of a run's last call, whose words are kept for why().
+static int finished(struct cuda_plan *p, const struct cuda_workspace *w, int status)
+{
+    const struct cuda_step *s = w->step;
+    char text[160], spoilt[160] = "";
+    if (status == CUDA_OK)
+        return TACHY_OK;
+    if (of_library(s))
+        snprintf(text, sizeof(text), "cuBLASLt's status %d", status);
+    else
+        tachy_cu_text(cu_of(p), status, text, sizeof(text));
+    if (w->spoilt)
+        tachy_cu_text(cu_of(p), w->spoilt, spoilt, sizeof(spoilt));
+    const struct tachy_log words = words_of(p);
+    tachy_msg(&words, TACHY_LOG_ERR, "%s%s%.40s%s%.60s: %s%s%s", w->doing, s ? " " : "", s ? s->label.op : "",
+              s && *s->label.name ? " " : "", s ? s->label.name : "", text,
+              w->spoilt ? "; its capture as a graph failed before: " : "", spoilt);
+    return status == CUDA_OUT_OF_MEMORY && !of_library(s) ? TACHY_ERR_NOMEM : TACHY_ERR_EXTERNAL;
+}
+
+void cuda_why(struct tachy_plan *plan, char *text, size_t size)
+{
+    struct cuda_plan *p = (struct cuda_plan *)plan;
+    pthread_mutex_lock(&p->lock);
+    snprintf(text, size, "%s", p->why);
+    pthread_mutex_unlock(&p->lock);
 }
 
 static int open_lanes(const struct cuda_plan *p, struct cuda_workspace *w)
@@ -324,7 +386,7 @@ static int launch_lanes(struct cuda_plan *p, struct cuda_workspace *w)
         used[at.lane] = at.lane > 0;
         w->base[BASE_SCRATCH] = scratch + p->scratch * (size_t)at.lane;
         if (!status)
-            status = cuda_launch(p, &p->steps[i], p->steps[i].way, w->base, at.lane ? w->lane[at.lane] : w->stream);
+            status = launch_step(p, w, i, at.lane ? w->lane[at.lane] : w->stream);
     }
     int joined = join(p, w, used);
     w->base[BASE_SCRATCH] = scratch;
@@ -332,6 +394,7 @@ static int launch_lanes(struct cuda_plan *p, struct cuda_workspace *w)
     return status ? status : joined;
 }
 
+// Captures the steps as a graph. The stream is as before when this returns: the end of a capture takes its failure away.
 static int capture(struct cuda_plan *p, struct cuda_workspace *w, struct cuda_graph *g)
 {
     const struct tachy_cu *cu = cu_of(p);
@@ -381,13 +444,14 @@ static int queue_steps(struct cuda_plan *p, struct cuda_workspace *w, const cuda
     struct cuda_graph *g = graph_of(p, w, ends);
     bool captures = cu->capture_begin && cu->capture_end && cu->capture_free && cu->graph_make && cu->graph_free &&
                     cu->graph_launch;
+    at_call(w, CUDA_OK, "waiting for the run before");
     int status = w->used && w->last != stream ? cu->stream_wait_event(stream, w->done, 0) : CUDA_OK;
     cuda_set_bases(p, w, ends);
-    bool spoilt = !status && g->runs == 1 && captures && capture(p, w, g) != CUDA_OK;
-    if (!status)
+    w->spoilt = !status && g->runs == 1 && captures ? capture(p, w, g) : CUDA_OK;
+    if (!at_call(w, status, "launching a captured run"))
         status = g->exec ? cu->graph_launch(g->exec, stream) : launch_all(p, w, stream);
-    g->runs = status ? 0 : spoilt && ++g->spoilt < CAPTURES ? 1 : TACHY_MIN(g->runs + 1, 2);
-    if (!status)
+    g->runs = status ? 0 : w->spoilt && ++g->spoilt < CAPTURES ? 1 : TACHY_MIN(g->runs + 1, 2);
+    if (!at_call(w, status, "marking a run's end"))
         status = cu->event_record(w->done, stream);
     w->last = stream;
     w->used = true;
@@ -403,12 +467,13 @@ int cuda_queue(struct tachy_plan *plan, const void *const in[], void *const out[
         return TACHY_ERR_UNSUPPORTED;
     for (int i = 0; i < nb_ends(p); i++)
         ends[i] = tachy_cu_address(i < p->nb_in ? in[i] : out[i - p->nb_in]);
-    int err = tachy_device_enter(&p->gpu->device, NULL);
+    const struct tachy_log words = words_of(p);
+    int err = tachy_device_enter(&p->gpu->device, &words);
     if (err < 0)
         return err;
     err = take(p, stream, false, &w);
     if (err == TACHY_OK) {
-        err = tachy_cu_check_memory(cu_of(p), queue_steps(p, w, ends, stream), NULL);
+        err = finished(p, w, queue_steps(p, w, ends, stream));
         give(p, w);
     }
     tachy_device_leave(&p->gpu->device);
@@ -422,7 +487,8 @@ static int make_ends(struct cuda_plan *p, struct cuda_workspace *w, cuda_address
     size_t size = 0;
     for (int i = 0; i < nb_ends(p); i++)
         size += TACHY_ALIGN(p->end_bytes[i], 256);
-    int err = w->ends ? TACHY_OK : tachy_gpu_alloc(p->gpu, size + 256, &w->ends, NULL);
+    const struct tachy_log words = words_of(p);
+    int err = w->ends ? TACHY_OK : tachy_gpu_alloc(p->gpu, size + 256, &w->ends, &words);
     cuda_address at = tachy_cu_address(w->ends);
     for (int i = 0; i < nb_ends(p); at += TACHY_ALIGN(p->end_bytes[i], 256), i++)
         ends[i] = at;
@@ -435,7 +501,7 @@ static int run_timed(struct cuda_plan *p, struct cuda_workspace *w, const cuda_a
     cuda_set_bases(p, w, ends);
     pthread_mutex_lock(&p->launching);
     for (int i = 0; i < p->nb_steps && !status; i++) {
-        status = cuda_launch(p, &p->steps[i], p->steps[i].way, w->base, w->stream);
+        status = launch_step(p, w, i, w->stream);
         if (!status)
             status = cu_of(p)->stream_wait(w->stream);
         end[i] = tachy_now_ns();
@@ -448,13 +514,18 @@ static int run_host(struct cuda_plan *p, struct cuda_workspace *w, const cuda_ad
                     void *const out[], uint64_t *end)
 {
     const struct tachy_cu *cu = cu_of(p);
+    at_call(w, CUDA_OK, "waiting for the run before");
     int status = w->used && w->last != w->stream ? cu->stream_wait_event(w->stream, w->done, 0) : CUDA_OK;
+    w->spoilt = CUDA_OK;
+    at_call(w, status, "copying inputs");
     for (int i = 0; i < p->nb_in && !status; i++)
         status = cu->copy_to_device_async(ends[i], in[i], p->end_bytes[i], w->stream);
     if (!status)
         status = end ? run_timed(p, w, ends, end) : queue_steps(p, w, ends, w->stream);
+    at_call(w, status, "copying outputs");
     for (int i = 0; i < p->nb_out && !status; i++)
         status = cu->copy_to_host_async(out[i], ends[p->nb_in + i], p->end_bytes[p->nb_in + i], w->stream);
+    at_call(w, status, "waiting for a run");
     int waited = cu->stream_wait(w->stream); // also after a failure: the caller's memory may be in use
     return status ? status : waited;
 }
@@ -463,8 +534,9 @@ int cuda_run(struct tachy_plan *plan, const void *const in[], void *const out[],
 {
     struct cuda_plan *p = (struct cuda_plan *)plan;
     cuda_address *ends = malloc(sizeof(*ends) * (size_t)TACHY_MAX(nb_ends(p), 1));
+    const struct tachy_log words = words_of(p);
     struct cuda_workspace *w;
-    int err = ends ? tachy_device_enter(&p->gpu->device, NULL) : TACHY_ERR_NOMEM;
+    int err = ends ? tachy_device_enter(&p->gpu->device, &words) : TACHY_ERR_NOMEM;
     if (err < 0) {
         free(ends);
         return err;
@@ -473,7 +545,7 @@ int cuda_run(struct tachy_plan *plan, const void *const in[], void *const out[],
     if (err == TACHY_OK) {
         err = make_ends(p, w, ends);
         if (err == TACHY_OK)
-            err = tachy_cu_check_memory(cu_of(p), run_host(p, w, ends, in, out, end), NULL);
+            err = finished(p, w, run_host(p, w, ends, in, out, end));
         give(p, w);
     }
     tachy_device_leave(&p->gpu->device);
