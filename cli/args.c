@@ -91,8 +91,9 @@ static const char *habit(const char *arg)
     return NULL;
 }
 
-static int unknown(const char *arg, const char *nearest)
+static int unknown(const struct cli *c, const char *arg, const char *nearest)
 {
+    const struct verb *verb = c->inner ? c->inner : c->verb; // NULL: a file was named first
     char name[80];
     const char *other = habit(arg);
     const struct tachy_option *o = nearest ? tachy_option_find(nearest, NULL) : NULL;
@@ -104,7 +105,7 @@ static int unknown(const char *arg, const char *nearest)
         message_error("the option %.60s is not known; did you mean %s?", arg,
                       shown(o, name, sizeof(name)));
     else
-        message_error("the option %.60s is not known; `tachy help segment` lists all", arg);
+        message_error("the option %.60s is not known; `tachy help %s` lists all", arg, verb ? verb->name : "segment");
     return TACHY_ERR_INVAL;
 }
 
@@ -199,7 +200,7 @@ static int take_option(struct parser *p, const char *arg)
     const char *nearest = NULL;
     int from = p->at - 1;
     if (!match(arg + (arg[1] == '-' ? 2 : 1), &f, &nearest))
-        return unknown(arg, nearest);
+        return unknown(p->c, arg, nearest);
     prefer_own(p->c, &f);
     int err = TACHY_OK;
     if (f.negated)
