@@ -32,6 +32,14 @@ static enum tachy_spill spill_by_name(const char *name)
          : !strcmp(name, "auto")  ? TACHY_SPILL_KEY   : TACHY_SPILL_OFF;
 }
 
+// Who keys a screen out wants its light gone, too.
+static enum tachy_spill spill_of(const tachy_settings *set)
+{
+    const char *const *keys;
+    bool keyed = !tachy_settings_is_set(set, "segment.despill") && tachy_settings_list(set, "segment.key", &keys) > 0;
+    return spill_by_name(keyed ? "auto" : tachy_settings_str(set, "segment.despill"));
+}
+
 // The container decides what an alpha plane may look like: ProRes 4444, VP9, else RGBA.
 static enum tachy_pix alpha_of(const char *file, const char *format)
 {
@@ -80,7 +88,7 @@ int tachy_composite_settings(const tachy_settings *set, const struct tachy_log *
         .blur = (float)tachy_settings_float(set, "segment.blur"),
         .grow = (float)(tachy_settings_float(set, "segment.grow") - tachy_settings_float(set, "segment.shrink")),
         .foreground = tachy_settings_bool(set, "segment.foreground"),
-        .despill = spill_by_name(tachy_settings_str(set, "segment.despill")),
+        .despill = spill_of(set),
         .alpha_format = alpha_format(set),
         .log = log,
     };

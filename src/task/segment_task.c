@@ -26,7 +26,7 @@ static const struct tachy_option options[] = {
              "those that a network gives are shown unless this is no; modes cutout, blur, replace, side-by-side and alpha"},
     {"segment.despill", "despill", 0, TACHY_OPT_ENUM, "off", .values = "off|green|blue|auto", .group = "Segment",
      .help = "take the light of a green or blue screen, or with auto of the screen that --key finds, out of people's colours "
-             "around their edge; modes as of --foreground"},
+             "around their edge; without it auto if there is a --key; modes as of --foreground"},
     {"segment.smooth", "smooth", 0, TACHY_OPT_FLOAT, "0", .max = 1, .bare = "0.7", .group = "Segment",
      .help = "calm the mask over time; 0: not at all, 1: most"},
     {"segment.look_ahead", "look-ahead", 0, TACHY_OPT_INT, "0", .max = 15, .arg = "FRAMES", .group = "Segment",
