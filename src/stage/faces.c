@@ -52,6 +52,8 @@ static const struct tachy_option options[] = {
      .help = "people that are known, with the names in this file; new ones are added to it"},
     {"faces.same", "same", 0, TACHY_OPT_FLOAT, "0.5", .max = 1, .group = "Faces",
      .help = "cosine to a known person from which a face is that person's"},
+    {"faces.join", "join", 0, TACHY_OPT_FLOAT, "0.7", .max = 1, .group = "Faces",
+     .help = "cosine of the means of two clusters from which they are one person; 1: clusters stay apart"},
     {0},
 };
 
@@ -73,6 +75,7 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
                     .samples = (int)tachy_settings_int(s, "faces.cluster_samples"),
                     .select = strcmp(tachy_settings_str(s, "faces.cluster_select"), "eom") ? TACHY_CLUSTER_LEAF : TACHY_CLUSTER_EOM},
         .same = tachy_settings_float(s, "faces.same"),
+        .join = tachy_settings_float(s, "faces.join"),
         .people = f->people,
         .put = !strcmp(put, "links") ? FACES_LINKS : !strcmp(put, "copies") ? FACES_COPIES : FACES_LIST,
         .names = f->names,

@@ -10,6 +10,7 @@ enum { FACES_CROP = 112 }; // side of a kept picture of a face
 struct faces_params {
     struct tachy_cluster_params cluster;
     double same;        // cosine from which a face is a known person's, 0..1
+    double join;        // of two clusters from which they are one person, 0..1; 1: none are
     const char *people; // folder; NULL: nothing is written there
     enum { FACES_LINKS, FACES_COPIES, FACES_LIST } put;
     const char *names;  // file; NULL: none

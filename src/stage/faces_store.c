@@ -250,11 +250,11 @@ static int write_people(const struct faces_store *s, const struct faces_params *
 
 static const float *row(const struct faces_store *s, int32_t track) { return s->mean + (size_t)track * (size_t)s->size; }
 
-// The known person who is nearest; -1: none is near enough. Only those of before this run.
-static int known(const struct faces_store *s, const float *mean, int people, double same)
+// The nearest of the people from `first` to before `end`; -1: none is near enough.
+static int known(const struct faces_store *s, const float *mean, int first, int end, double same)
 {
     int best = -1;
-    for (int i = 0; i < people; i++) {
+    for (int i = first; i < end; i++) {
         double c = cosine(mean, s->person[i].mean, s->size);
         if (c >= same) {
             same = c;
@@ -284,7 +284,8 @@ static void learn(struct faces_store *s, int person, const float *mean, int64_t 
     p->faces += faces;
 }
 
-// A cluster, or a track that is in none and long enough to be somebody, becomes a person.
+// A cluster, or a track that is in none and long enough to be somebody, becomes a person, unless it is one already: known from
+// before this run, or found in it, since many tracks of one person may be several dense places.
 static int name_group(struct faces_store *s, int32_t *label, int32_t k, bool may_be_new, int people, const struct faces_params *p,
                       float *mean)
 {
@@ -292,7 +293,9 @@ static int name_group(struct faces_store *s, int32_t *label, int32_t k, bool may
     mean_of(s, label, k, mean);
     for (int32_t i = 0; i < s->nb_tracks; i++)
         faces += label[i] == k ? s->track[i]->faces : 0;
-    int person = known(s, mean, people, p->same);
+    int person = known(s, mean, 0, people, p->same);
+    if (person < 0)
+        person = known(s, mean, people, s->nb_people, p->join);
     if (person < 0 && (may_be_new || faces >= 10 * p->cluster.least))
         person = add_person(s, NULL);
     else if (person < 0)

@@ -132,6 +132,19 @@ class Faces(common.Case):
         montage = cv2.imread(str(self.tmp / "people" / got[0] / "montage.png"))
         self.assertEqual(montage.shape[:2], (112 * -(-n // side), 112 * side))
 
+    def test_clusters_of_one_person_are_joined(self):
+        """The smallest clusters split people; those whose means are near are one person again, and nobody else's."""
+        count = {}
+        for join in ("1", "0.6"):
+            self.faces("--people", self.tmp / join, "--cluster-select", "leaf", "--join", join)
+            of = {}
+            for name, who in self.people(join):
+                if who:
+                    of.setdefault(who, set()).add(self.truth[name])
+            self.assertTrue(all(len(v) == 1 for v in of.values()))
+            count[join] = len(of)
+        self.assertLess(count["0.6"], count["1"])
+
     def test_names_stay_and_new_photos_find_them(self):
         groups = {}
         for f, who in sorted(self.truth.items()):
