@@ -13,7 +13,7 @@ struct bench_case {
     char word[BENCH_WORDS][BENCH_WORD]; // of the command, after the task
     int n_words;
     int64_t frames;          // of a run; 0: not warmed up yet
-    bool peer;               // another program: the words are its own
+    const char *peer;        // another program: Python that defines work(picture); NULL: this command
 };
 
 struct bench_run {

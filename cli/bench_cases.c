@@ -104,13 +104,33 @@ static void codecs(struct bench_run *b)
     }
 }
 
-// What is installed decides which of them run.
+// What people write first, the same network in both: what is installed decides which of them run.
+static const char with_ort[] =
+    "import onnxruntime as ort\n"
+    "session = ort.InferenceSession(model, providers=['CPUExecutionProvider'])\n"
+    "i = session.get_inputs()[0]\n"
+    "first = i.shape[-1] != 3\n"
+    "h, w = (i.shape[2:] if first else i.shape[1:3])\n"
+    "def work(f):\n"
+    "    x = cv2.cvtColor(cv2.resize(f, (w, h)), cv2.COLOR_BGR2RGB).astype(np.float32)[None] / 255\n"
+    "    m = np.squeeze(session.run(None, {i.name: x.transpose(0, 3, 1, 2) if first else x})[0])\n"
+    "    m = m if m.ndim == 2 else m[0]\n"
+    "    cv2.resize(m, (f.shape[1], f.shape[0]))\n";
+static const char with_mediapipe[] =
+    "import mediapipe as mp\n"
+    "segmenter = mp.solutions.selfie_segmentation.SelfieSegmentation(model_selection=0)\n"
+    "def work(f):\n"
+    "    segmenter.process(cv2.cvtColor(f, cv2.COLOR_BGR2RGB)).segmentation_mask\n";
+
 static void peers(struct bench_run *b)
 {
+    static const struct {
+        const char *name, *source;
+    } all[] = {{"OpenCV + ONNX Runtime (Python)", with_ort}, {"OpenCV + MediaPipe (Python)", with_mediapipe}};
     add_case(b, "peers", "tachy", 1920, 1080);
     to_nothing(&b->list[b->n - 1]);
-    struct bench_case *k = add_case(b, "peers", "OpenCV + ONNX Runtime (Python)", 1920, 1080);
-    k->peer = true;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        add_case(b, "peers", all[i].name, 1920, 1080)->peer = all[i].source;
 }
 
 int bench_cases(struct bench_run *b)

@@ -84,29 +84,22 @@ static json_t *kept(const json_t *s)
     return o;
 }
 
-// The same network on the same frames, as people write it first.
-static const char peer_source[] =
-    "import sys, json, time\n"
-    "import cv2, numpy as np, onnxruntime as ort\n"
-    "clip, model, frames = sys.argv[1], sys.argv[2], int(sys.argv[3])\n"
-    "s = ort.InferenceSession(model, providers=['CPUExecutionProvider'])\n"
-    "i = s.get_inputs()[0]\n"
-    "first = i.shape[-1] != 3\n"
-    "h, w = (i.shape[2:] if first else i.shape[1:3])\n"
+// A peer's program: what comes before its work(picture), and the loop over the clip. Its arguments: clip, model, frames (0: all).
+static const char peer_begin[] =
+    "import sys, json, time, resource\n"
+    "import cv2, numpy as np\n"
+    "clip, model, frames = sys.argv[1], sys.argv[2], int(sys.argv[3])\n";
+static const char peer_loop[] =
     "v = cv2.VideoCapture(clip)\n"
     "n, t, took = 0, time.perf_counter(), []\n"
     "while not frames or n < frames:\n"
     "    at = time.perf_counter()\n"
     "    ok, f = v.read()\n"
     "    if not ok: break\n"
-    "    x = cv2.cvtColor(cv2.resize(f, (w, h)), cv2.COLOR_BGR2RGB).astype(np.float32)[None] / 255\n"
-    "    m = np.squeeze(s.run(None, {i.name: x.transpose(0, 3, 1, 2) if first else x})[0])\n"
-    "    m = m if m.ndim == 2 else m[0]\n"
-    "    cv2.resize(m, (f.shape[1], f.shape[0]))\n"
+    "    work(f)\n"
     "    took.append((time.perf_counter() - at) * 1e3)\n"
     "    n += 1\n"
     "p = lambda q: float(np.percentile(took, q)) if took else 0\n"
-    "import resource\n"
     "u = resource.getrusage(resource.RUSAGE_SELF)\n"
     "s = time.perf_counter() - t\n"
     "print(json.dumps(dict(frames=n, seconds=s, latency_ms=dict(p50=p(50), p95=p(95), p99=p(99)), cores=1,\n"
@@ -142,13 +135,14 @@ static int run_tachy(struct bench_run *b, const struct bench_case *k, const char
 
 static int run_peer(struct bench_run *b, const struct bench_case *k, const char *clip, int64_t frames, FILE *out, int *status)
 {
-    char count[32];
+    char count[32], source[4096];
     tachy_model *m;
     snprintf(count, sizeof(count), "%lld", (long long)frames);
+    snprintf(source, sizeof(source), "%s%s%s", peer_begin, k->peer, peer_loop);
     int err = tachy_model_open(&m, &(struct tachy_model_params){.name = "selfie", .log = &b->c->log});
     if (err < 0)
         return err;
-    const char *argv[] = {"python3", "-c", peer_source, clip, tachy_model_path(m), count, NULL};
+    const char *argv[] = {"python3", "-c", source, clip, tachy_model_path(m), count, NULL};
     err = child_run(b->c, &(struct child){.name = k->name, .program = "python3", .argv = argv, .out = out, .err = b->log}, status);
     tachy_model_close(&m);
     return err;

@@ -25,7 +25,7 @@ static json_t *new_case(const struct bench_case *k)
     for (int i = 0; i < k->n_words; i++)
         snprintf(command + strlen(command), sizeof(command) - strlen(command), " %s", k->word[i]);
     return json_pack("{s:s, s:s, s:s, s:i, s:I, s:[]}", "name", k->name, "suite", k->suite, "command",
-                     k->peer ? "python3, cv2.VideoCapture and onnxruntime in a loop" : command, "warm_up", 0, "frames", (json_int_t)0, "runs");
+                     k->peer ? "python3, cv2.VideoCapture in a loop" : command, "warm_up", 0, "frames", (json_int_t)0, "runs");
 }
 
 // What a bench must have in common with one that it goes on with.

@@ -1,11 +1,13 @@
 """tachy compare. Its statistics are held to SciPy; false alarms and what is found are counted on 200 real runs
 (null_runs.json); then the command itself: files, folders, pairs, environments, exit status."""
+import importlib.util
 import itertools
 import json
 import os
 import pathlib
 import random
 import subprocess
+import sys
 import unittest
 
 import cv2
@@ -13,7 +15,7 @@ import jsonschema
 import numpy as np
 from scipy import stats
 
-from common import ROOT, Case, main, run
+from common import DEPS, ROOT, Case, main, models, run
 
 TOOL = os.environ.get("STATS_TOOL", str(pathlib.Path(__file__).resolve().parents[2] / "build/tests/unit/stats_tool"))
 RUNS = json.loads((pathlib.Path(__file__).parent / "null_runs.json").read_text())
@@ -223,6 +225,19 @@ class Schema(Case):
         self.assertEqual(([len(c["runs"]) for c in again["cases"]], again["cases"][0]["runs"][0]["fps"]), ([2, 2], kept))
         bad = json.loads(run("bench", "--precision-only", "--rounds", 1, "--json", "-q", self.tmp / "absent.mp4", env=env).stdout)
         self.assertIn("absent.mp4", valid(bad, "bench")["cases"][0]["error"])
+
+    def test_peers(self):
+        """Loops in Python that have their packages are measured, the others say what they lack."""
+        models("selfie")
+        env = {**os.environ, "XDG_CACHE_HOME": str(self.tmp), "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
+        p = run("bench", "--peers", "--rounds", 1, "--seconds", 0.05, "--json", "-q", DEPS / "media" / "sample.mp4", env=env)
+        ours, *peers = valid(json.loads(p.stdout), "bench")["cases"]
+        self.assertGreater(ours["fps"]["median"], 0)
+        for case, package in zip(peers, ("onnxruntime", "mediapipe"), strict=True):
+            if importlib.util.find_spec(package):
+                self.assertGreater(case["fps"]["median"], 0, case)
+            else:
+                self.assertIn(package, case["error"])
 
     def test_bench_clip(self):
         """The generated clip moves, and both eyes of a stereo clip differ."""
