@@ -3,7 +3,7 @@
 
 // The parts of `tachy tune`; docs/tune.md has the method.
 
-enum { TUNE_ROWS = 12, TUNE_VALUES = 12, TUNE_TEXT = 64, TUNE_ROUNDS = 5, TUNE_FINAL = 6, TUNE_FIXED = 16, TUNE_EXTRA = 16 };
+enum { TUNE_ROWS = 12, TUNE_VALUES = 12, TUNE_TEXT = 64, TUNE_ROUNDS = 4, TUNE_FINAL = 6, TUNE_FIXED = 16, TUNE_EXTRA = 16 };
 #define TUNE_WORTH 1.02 // a gain below it is no reason to change anything
 
 // What the model of the pipeline knows of a row; of any other it knows what its values cost.

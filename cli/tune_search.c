@@ -137,17 +137,48 @@ static void say_gain(const struct tune *t, struct tune_row *r, int v)
         message_note(&t->c->log, "%s %s: %s", r->option->path, r->value[v], r->why[v]);
 }
 
+static double size_of(const struct tune_row *r, int v) { return fmax(1, atof(r->value[v])); }
+
+// Threads and batches follow a law: what is done once, and what is shared by their number. Every other value is measured.
+static bool follows(const struct tune_row *r, int v)
+{
+    return (r->part == TUNE_THREADS || r->part == TUNE_BATCH) && v % 2 == 0 && v + 1 < r->n && size_of(r, v) > size_of(r, v - 1) &&
+           size_of(r, v + 1) > size_of(r, v);
+}
+
+static double between(double low, double high, double x) { return low + (high - low) * x; }
+
+// Costs between those of its neighbours, linear in one over the number.
+static void follow(const struct tune *t, struct tune_row *r, int v)
+{
+    double a = 1 / size_of(r, v - 1), b = 1 / size_of(r, v + 1), x = (a - 1 / size_of(r, v)) / (a - b);
+    double before = v > 1 ? r->gain[v - 1] : 1;
+    const struct tune_cost *l = &r->cost[v - 1], *h = &r->cost[v + 1];
+    if (!(before > 0) || !(r->gain[v + 1] > 0)) // one of them fails: it may as well
+        return;
+    r->gain[v] = between(before, r->gain[v + 1], x);
+    r->cost[v] = (struct tune_cost){between(l->decode_ms, h->decode_ms, x), between(l->work_ms, h->work_ms, x), between(l->model_ms, h->model_ms, x),
+                                    between(l->write_ms, h->write_ms, x), between(l->cpu_ms, h->cpu_ms, x),
+                                    between(l->memory_mib, h->memory_mib, x)};
+    say_gain(t, r, v);
+}
+
 static int measure_row(struct tune *t, const int *solo, int row)
 {
     struct tune_row *r = &t->row[row];
     int err = TACHY_OK;
     for (int v = 1; v < r->n && err == TACHY_OK && !tune_stopped(t); v++) {
+        if (follows(r, v))
+            continue;
         err = measure_value(t, solo, row, v);
         if (err == TACHY_OK && !tune_stopped(t))
             err = judge_value(t, row, v);
         if (!tune_stopped(t) || r->gain[v] > 0)
             say_gain(t, r, v);
     }
+    for (int v = 1; v < r->n && err == TACHY_OK && !tune_stopped(t); v++)
+        if (follows(r, v))
+            follow(t, r, v);
     return err;
 }
 
@@ -378,8 +409,8 @@ int tune_search(struct tune *t)
         return err;
     predict(t);
     for (int r = 0; r < TUNE_ROUNDS && err == TACHY_OK && !tune_stopped(t); r++) {
-        err = play_round(t, r, t->frames);
-        if (err == TACHY_OK && drop_half(t) <= 1 && r >= 2)
+        err = play_round(t, r, r ? t->frames : (t->frames + 1) / 2); // the first only sorts out the slow ones
+        if (err == TACHY_OK && drop_half(t) <= 1 && r >= 1)
             break;
     }
     if (err == TACHY_OK)
