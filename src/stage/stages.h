@@ -14,6 +14,8 @@ extern const struct tachy_stage_ops tachy_stage_calm, tachy_stage_values;
 // After track on the host: how a portrait moves with the first face, then the portrait in place of the frame. Settings:
 // animation.*.
 extern const struct tachy_stage_ops tachy_stage_drive, tachy_stage_animate;
+// After track: the motion of bodies as BVH files. Settings: pose.bvh.
+extern const struct tachy_stage_ops tachy_stage_bvh;
 // How good a frame is, as named values of it (measure/quality.h). Settings: quality.*.
 extern const struct tachy_stage_ops tachy_stage_quality;
 // What lights a frame, as named values of it (measure/light.h); behind track, for the faces.

@@ -1,3 +1,4 @@
+#include "base/base.h"
 #include "stage/stages.h"
 #include "stage/track.h"
 #include "task/task.h"
@@ -14,6 +15,7 @@ static const struct tachy_task_stage stages[] = {
     {&tachy_stage_track, &tachy_stage_track_cuda},
     {&tachy_stage_calm, &tachy_stage_calm},
     {&tachy_stage_values, &tachy_stage_values},
+    {&tachy_stage_bvh, &tachy_stage_bvh},
     {&tachy_stage_draw, &tachy_stage_draw_cuda},
     {&tachy_stage_lines, &tachy_stage_lines},
     {0},
@@ -23,8 +25,20 @@ static const struct tachy_example examples[] = {
     {"tachy pose dance.mp4", "writes dance.pose.mp4: skeletons over the picture"},
     {"tachy pose --max-people 4 team.mp4 -o team.jsonl", "33 points and the joint angles of each person as JSON lines"},
     {"tachy pose --no-smoothing -o raw.csv dance.mp4", "as the network says them, one row per person"},
+    {"tachy pose --bvh motion/ dance.mp4 -o dance.jsonl", "the motion of each person as a BVH file beside them"},
     {0},
 };
+
+static int check(const tachy_settings *s, const struct tachy_log *log)
+{
+    if (!tachy_settings_is_set(s, "pose.bvh"))
+        return TACHY_OK;
+    if (tachy_settings_int(s, "run.parallel") > 1)
+        return tachy_fail(log, TACHY_ERR_INVAL, "--bvh has each person of an input from begin to end; leave --parallel out");
+    if (tachy_settings_bool(s, "output.resume"))
+        return tachy_fail(log, TACHY_ERR_INVAL, "--bvh is of all frames of one run; leave --resume out");
+    return TACHY_OK;
+}
 
 const struct tachy_task_ops tachy_task_pose = {
     .info =
@@ -38,4 +52,5 @@ const struct tachy_task_ops tachy_task_pose = {
     .options = options,
     .shared = tachy_track_options,
     .stages = stages,
+    .check = check,
 };

@@ -136,6 +136,56 @@ class Pose(common.Case):
             low, high = got.min(0), got.max(0)
             (cx, cy), side, angle = (low + high) / 2, 1.5 * (high - low).max(), 0
 
+    def test_bvh_moves_as_the_points(self):
+        """Joints by forward kinematics: bones as long as in the first frame, in the directions of the points."""
+        clip = self.clip(signer(5))
+        lines = self.pose(clip, "--bvh", self.tmp / "motion")
+        file, = (self.tmp / "motion").iterdir()
+        self.assertEqual(file.name, f"clip.person{lines[0]['regions'][0]['track']}.bvh")
+        head, motion = file.read_text().split("MOTION\n")
+        names, parents, offsets, stack = [], [], [], []
+        for word in head.split("\n"):
+            part = word.split()
+            if part and part[0] in ("ROOT", "JOINT"):
+                names.append(part[1])
+                parents.append(stack[-1] if stack else -1)
+            elif part and part[0] == "End":
+                names.append(None)
+                parents.append(stack[-1])
+            elif part == ["{"]:
+                stack.append(len(names) - 1)
+            elif part == ["}"]:
+                stack.pop()
+            elif part and part[0] == "OFFSET":
+                offsets.append(np.array(part[1:], float))
+        rows = [np.array(r.split(), float) for r in motion.strip().split("\n")[2:]]
+        self.assertEqual((motion.split("\n")[:2], len(rows)), (["Frames: 5", "Frame Time: 0.040000"], 5))
+
+        def turn(z, x, y):
+            z, x, y = np.radians([z, x, y])
+            a = np.array([[np.cos(z), -np.sin(z), 0], [np.sin(z), np.cos(z), 0], [0, 0, 1]])
+            b = np.array([[1, 0, 0], [0, np.cos(x), -np.sin(x)], [0, np.sin(x), np.cos(x)]])
+            return a @ b @ np.array([[np.cos(y), 0, np.sin(y)], [0, 1, 0], [-np.sin(y), 0, np.cos(y)]])
+        bones = {"LeftElbow": ((11,), (13,)), "LeftWrist": ((13,), (15,)), "RightElbow": ((12,), (14,)), "RightWrist": ((14,), (16,)), "Chest": ((23, 24), (11, 12)),
+                 "LeftKnee": ((23,), (25,)), "RightAnkle": ((26,), (28,)), "Neck": ((11, 12), (9, 10))}
+        rest = None
+        for row, line in zip(rows, lines, strict=True):
+            p = np.array(line["regions"][0]["points"])[:, :3] * [1, -1, -1]
+            at, turns, k = [], [], 3
+            for i, name in enumerate(names):
+                up = turns[parents[i]] if i else np.eye(3)
+                at.append(at[parents[i]] + up @ offsets[i] if i else row[:3])
+                turns.append(up @ turn(*row[k:k + 3]) if name else up)
+                k += 3 if name else 0
+            np.testing.assert_allclose(at[0], p[[23, 24]].mean(0), atol=0.01)
+            now = {n: (at[names.index(n)] - at[parents[names.index(n)]]) for n in bones}
+            for n, (a, b) in bones.items():
+                want = p[list(b)].mean(0) - p[list(a)].mean(0)
+                self.assertGreater(now[n] @ want / np.linalg.norm(now[n]) / np.linalg.norm(want), 0.9999, n)
+                self.assertAlmostEqual(np.linalg.norm(now[n]), np.linalg.norm((rest or now)[n]), delta=0.01)
+            rest = rest or now
+        self.assertIn("leave --resume out", run("pose", clip, "--bvh", self.tmp / "m", "--resume", "-o", self.tmp / "x.jsonl", check=False).stderr)
+
     def test_numbers_stay_and_people_are_found_again(self):
         a, b = person(380), person(380, flip=True)
         frames = [scene((a, 5 + 2 * t, 60), (b, 415 - t, 100)) for t in range(15)] + [scene(shade=200)] * 3 + [scene((a, 300, 90))] * 5
