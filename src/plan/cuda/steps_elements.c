@@ -187,7 +187,71 @@ static int elements(struct cuda_build *b, const struct tachy_node *n, struct tac
     return launch_all(b, &w, &task, launch_pointwise);
 }
 
-int cuda_steps_elements(struct cuda_build *b, const struct tachy_node *n) { return elements(b, n, n->in, n->nb_in); }
+// Bytes from an operand's first element to behind its last, in a step's own order.
+static size_t span_of(const struct tachy_nn_pointwise *p, const struct tachy_nn_operand *o)
+{
+    int64_t last = 0;
+    for (int d = 0; d < TACHY_NN_RANK; d++)
+        last += (p->shape[d] - 1) * o->stride[d];
+    return (size_t)(last + 1) * tachy_dtype_size(o->dtype);
+}
+
+// Whether a launch may write `out` while it reads this operand: elsewhere, or each element where it was read.
+static bool may_write(const struct tachy_nn_pointwise *p, const struct tachy_nn_operand *o, const struct tachy_nn_operand *out)
+{
+    size_t from = span_of(p, o), to = span_of(p, out);
+    bool apart = o->data + from <= out->data || out->data + to <= o->data;
+    return apart || (o->data == out->data && tachy_dtype_size(o->dtype) == tachy_dtype_size(out->dtype) &&
+                     !memcmp(o->stride, out->stride, sizeof(o->stride)));
+}
+
+// The last step, if it is one launch for all of `v`, which `n` alone reads, in the same lane.
+static struct tachy_nn_pointwise *chain_of(const struct cuda_build *b, const struct tachy_node *n, const struct tachy_value *v)
+{
+    struct cuda_plan *p = b->plan;
+    struct cuda_step *s = p->nb_steps ? &p->steps[p->nb_steps - 1] : NULL;
+    const struct tachy_node *by = v->made_by; // which has made a step of its own, as what only moves numbers may not
+    if (!s || s->kind != CUDA_POINTWISE || !by || (by->op != TACHY_OP_UNARY && by->op != TACHY_OP_BINARY && by->op != TACHY_OP_SELECT) ||
+        tachy_value_user(v) != n || n->prev != by || (v->dtype != TACHY_F32 && v->dtype != TACHY_F16) || s->a.pointwise.out.data != cuda_tensor(b, v).data)
+        return NULL;
+    const struct cuda_lane *one = &b->lanes[v->id], *two = &b->lanes[n->out->id];
+    int64_t all = 1;
+    for (int d = 0; d < TACHY_NN_RANK; d++)
+        all *= s->a.pointwise.shape[d];
+    return all == tachy_value_elements(v) && one->region == two->region && one->lane == two->lane ? &s->a.pointwise : NULL;
+}
+
+// A function, or what is done with one number, becomes a part of the launch in front. Nothing lies in the value between.
+static bool extends(struct cuda_build *b, const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *y = n->out, *other = cuda_input(n, 1);
+    const struct plan_ref *from = &b->places.ref[x->id], *to = &b->places.ref[y->id];
+    bool one = n->op == TACHY_OP_BINARY && n->attr.binary <= TACHY_PLAN_POW && other->data && other->dtype == TACHY_F32 &&
+               tachy_value_elements(other) == 1;
+    struct tachy_nn_pointwise *p = (n->op == TACHY_OP_UNARY && !other) || one ? chain_of(b, n, x) : NULL;
+    if (!p || p->nb_in + one > TACHY_NN_OPERANDS || p->nb_steps + 2 > TACHY_NN_CHAIN || !tachy_value_same_shape(x, y) ||
+        x->nhwc != y->nhwc || from->v.pixel != to->v.pixel || from->v.row != to->v.row || from->v.image != to->v.image)
+        return false;
+    struct tachy_nn_operand out = p->out, number = {.dtype = TACHY_F32};
+    out.dtype = y->dtype;
+    if (!cuda_value(b, y, &out.data) || (one && !cuda_value(b, other, &number.data)))
+        return false;
+    for (int i = 0; i < p->nb_in; i++)
+        if (!may_write(p, &p->in[i], &out))
+            return false;
+    p->out = out;
+    if (one) {
+        p->in[p->nb_in] = number;
+        then(p, TACHY_NN_BINARY, plan_binary(n->attr.binary), p->nb_in++, 0, 0);
+    }
+    then_act(p, &n->attr.act);
+    return true;
+}
+
+int cuda_steps_elements(struct cuda_build *b, const struct tachy_node *n)
+{
+    return extends(b, n) ? TACHY_OK : elements(b, n, n->in, n->nb_in);
+}
 
 int cuda_steps_end(struct cuda_build *b, const struct tachy_node *n)
 {
