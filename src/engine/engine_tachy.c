@@ -16,7 +16,8 @@ static int check_claim(tachy_engine *e, struct tachy_session *s)
     if (!s->nb_left)
         return TACHY_OK;
     if (none && !e->picking) // nothing of it computes in what was asked for
-        return tachy_fail(e->params.log, TACHY_ERR_UNSUPPORTED, "%s: %s", e->path, s->left);
+        return tachy_fail(e->params.log, TACHY_ERR_UNSUPPORTED, "%s: precision int8 needs a network with QuantizeLinear and DequantizeLinear "
+                          "around its layers, as onnxruntime.quantization makes it, and on this one tachy runs nothing: take fp16", e->path);
     if (e->params.strict || e->picking)
         return tachy_fail(e->params.log, e->picking ? TACHY_ERR_UNAVAILABLE : TACHY_ERR_UNSUPPORTED,
                           "%s: the provider tachy does not run %d of its %d nodes: %s%s", e->path, s->nb_left,

@@ -303,8 +303,7 @@ static int find_parts(struct claims *c)
 // around it.
 static void leave_unquantised(struct claims *c, const struct tachy_log *log)
 {
-    static const char why[] = "precision int8 needs a network with QuantizeLinear and DequantizeLinear around its layers, as "
-                              "onnxruntime.quantization makes it";
+    static const char why[] = "precision int8 needs QuantizeLinear and DequantizeLinear around the layers";
     for (size_t i = 0; i < c->nb; i++)
         if (c->quantised[i].makes)
             return;
