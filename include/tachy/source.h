@@ -58,6 +58,7 @@ struct tachy_source_params {
     int camera_width, camera_height;   // 0: the largest up to 1280x720, else the smallest
     struct tachy_rational camera_rate; // frames a second, the next higher one that it has; 0: the highest
     const char *camera_format;         // FFmpeg's name, "mjpeg", "yuyv422"; NULL: that of the highest rate, raw before compressed
+    double camera_exposure;            // milliseconds; negative: the camera finds it; 0: it stays as it is
     bool loop;            // after its end the file is read again, from its start or `start`, without end: times go on, sound
                           // ends with the first pass. TACHY_ERR_INVAL for standard input and pipes, which end once
 };

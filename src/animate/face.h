@@ -82,6 +82,14 @@ struct tachy_face_placed {
 // The mouth's corners have u and v in TACHY_MOUTH_SIZE unless it is open in the portrait; all others in the portrait's pixels.
 void tachy_face_place(const struct tachy_face *face, const struct tachy_face_motion *motion, struct tachy_face_placed *to);
 
+// The placed mesh for cuda/mesh.h: triangles that face the camera, in their order, at the scale of luma and of halved chroma.
+struct tachy_face_mesh {
+    struct tachy_mesh_corner corner[2][TACHY_FACE_CORNERS];
+    int32_t triangle[TACHY_FACE_TRIANGLES][3];
+    int triangles, mouth, mouth_end; // those from `mouth` on have the mouth's texture; none if it is open in the portrait
+};
+void tachy_face_mesh(const struct tachy_face *face, const struct tachy_face_placed *placed, struct tachy_face_mesh *mesh);
+
 // One plane of 8-bit samples.
 struct tachy_face_plane {
     const uint8_t *src;

@@ -273,3 +273,33 @@ void tachy_face_place(const struct tachy_face *face, const struct tachy_face_mot
     place_irises(&p, to);
     sort(face, to);
 }
+
+// ---- For other rasterisers
+
+static bool faces_camera(const struct tachy_face_placed *placed, const int16_t c[3])
+{
+    const struct tachy_mesh_corner *a = &placed->corner[c[0]], *b = &placed->corner[c[1]], *d = &placed->corner[c[2]];
+    return (b->x - a->x) * (d->y - a->y) - (b->y - a->y) * (d->x - a->x) > 0; // false for NaN
+}
+
+void tachy_face_mesh(const struct tachy_face *face, const struct tachy_face_placed *placed, struct tachy_face_mesh *mesh)
+{
+    for (int i = 0; i < TACHY_FACE_CORNERS; i++) {
+        const struct tachy_mesh_corner *c = &placed->corner[i];
+        bool inside = i >= FIRST_LIP && i < FIRST_LID && !face->mouth_open; // its texture has one size for all planes
+        mesh->corner[0][i] = *c;
+        mesh->corner[1][i] = (struct tachy_mesh_corner){c->x / 2, c->y / 2, inside ? c->u : c->u / 2, inside ? c->v : c->v / 2};
+    }
+    mesh->triangles = mesh->mouth = mesh->mouth_end = 0;
+    for (int i = 0; i < face->triangles; i++) {
+        const int16_t *c = face->triangle[placed->order[i]].corner;
+        mesh->mouth = i == face->mouth ? mesh->triangles : mesh->mouth;
+        mesh->mouth_end = i == face->eyes ? mesh->triangles : mesh->mouth_end;
+        if (!faces_camera(placed, c))
+            continue;
+        for (int k = 0; k < 3; k++)
+            mesh->triangle[mesh->triangles][k] = c[k];
+        mesh->triangles++;
+    }
+    mesh->mouth_end = face->mouth_open ? mesh->mouth : mesh->mouth_end;
+}

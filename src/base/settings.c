@@ -415,15 +415,21 @@ int tachy_settings_for(tachy_settings *s, const char *section)
     return TACHY_OK;
 }
 
+// Whether a row is of the section, or of the same task alone as the section's rows (animation.* is animate's).
+static bool in_section(const tachy_settings *s, const struct tachy_option *o)
+{
+    const struct tachy_option *first = &s->options[tachy_option_index(s->options, s->section)];
+    return !strncmp(o->path, s->section, strcspn(s->section, ".") + 1) || (first->verbs && o->verbs == first->verbs);
+}
+
 // What the task's section says instead of a general value.
 static const struct tachy_value *special(const tachy_settings *s, const struct tachy_value *general)
 {
     const struct tachy_option *all = s->options, *o = &all[general - s->values];
-    size_t n = s->section ? strcspn(s->section, ".") + 1 : 0;
-    for (size_t i = 0; n && all[i].path; i++) {
+    for (size_t i = 0; s->section && all[i].path; i++) {
         const struct tachy_value *v = &s->values[i];
         if (all[i].over && !strcmp(all[i].over, o->path) &&
-            !strncmp(all[i].path, s->section, n) && v->present && v->rank >= general->rank)
+            in_section(s, &all[i]) && v->present && v->rank >= general->rank)
             return v;
     }
     return general;

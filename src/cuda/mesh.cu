@@ -83,40 +83,58 @@ __global__ void __launch_bounds__(WIDE *HIGH) cover(tachy_cuda_mesh p)
         }
 }
 
+// Where the pixel is in its triangle's texture.
+__device__ static void place(const tachy_cuda_mesh &p, int picture, int triangle, int x, int y, float *u, float *v)
+{
+    shape s = shape_of(p, picture, triangle);
+    long long e[3];
+    covers(s, x, y, e);
+    const tachy_mesh_corner *a = corner(p, picture, triangle, 0), *b = corner(p, picture, triangle, 1);
+    const tachy_mesh_corner *c = corner(p, picture, triangle, 2);
+    float all = (float)(s.area > 0 ? s.area : -s.area);
+    float w1 = __fdiv_rn((float)e[1], all), w2 = __fdiv_rn((float)e[2], all);
+    *u = add(add(a->u, mul(w1, add(b->u, -a->u))), mul(w2, add(c->u, -a->u)));
+    *v = add(add(a->v, mul(w1, add(b->v, -a->v))), mul(w2, add(c->v, -a->v)));
+}
+
 template <typename T> __global__ void __launch_bounds__(WIDE *HIGH) shade(tachy_cuda_mesh p)
 {
     int x = blockIdx.x * WIDE + threadIdx.x, y = blockIdx.y * HIGH + threadIdx.y, n = blockIdx.z;
     if (x >= p.width || y >= p.height)
         return;
     int triangle = at<const int>(p.scratch)[((int64_t)n * p.height + y) * p.width + x] - 1;
-    if (triangle < 0)
-        return;
-    shape s = shape_of(p, n, triangle);
-    long long e[3];
-    covers(s, x, y, e);
-    const tachy_mesh_corner *a = corner(p, n, triangle, 0), *b = corner(p, n, triangle, 1), *c = corner(p, n, triangle, 2);
-    float all = (float)(s.area > 0 ? s.area : -s.area);
-    float w1 = __fdiv_rn((float)e[1], all), w2 = __fdiv_rn((float)e[2], all);
-    float u = add(add(a->u, mul(w1, add(b->u, -a->u))), mul(w2, add(c->u, -a->u)));
-    float v = add(add(a->v, mul(w1, add(b->v, -a->v))), mul(w2, add(c->v, -a->v)));
-    u = fminf(fmaxf(add(u, -0.5f), 0.0f), (float)(p.width_src - 1)); // NaN: 0
-    v = fminf(fmaxf(add(v, -0.5f), 0.0f), (float)(p.height_src - 1));
-    int left = (int)u, above = (int)v, right = min(left + 1, p.width_src - 1), below = min(above + 1, p.height_src - 1);
-    float fu = add(u, -(float)left), fv = add(v, -(float)above);
-    const T *src = at<const T>(p.texture) + n * p.next_src;
+    bool other = triangle >= p.other_from && triangle < p.other_end;
+    const tachy_cuda_texture &t = other ? p.texture[1] : p.texture[0];
+    const T *src = at<const T>(t.data) + n * t.next;
     T *dst = at<T>(p.dst) + n * p.next_dst + y * p.row_dst + x * p.col_dst;
-    for (int k = 0; k < p.channels; k++, src += p.chan_src) {
-        const T *over = src + above * p.row_src, *under = src + below * p.row_src;
-        float top = mix(value(over[left * p.col_src]), value(over[right * p.col_src]), fu);
-        float bottom = mix(value(under[left * p.col_src]), value(under[right * p.col_src]), fu);
+    if (triangle < 0) {
+        for (int k = 0; k < p.channels && p.fill; k++)
+            dst[k * p.chan_dst] = src[y * t.row + x * t.col + k * t.chan];
+        return;
+    }
+    float u, v;
+    place(p, n, triangle, x, y, &u, &v);
+    u = fminf(fmaxf(add(u, -0.5f), 0.0f), (float)(t.width - 1)); // NaN: 0
+    v = fminf(fmaxf(add(v, -0.5f), 0.0f), (float)(t.height - 1));
+    int left = (int)u, above = (int)v, right = min(left + 1, t.width - 1), below = min(above + 1, t.height - 1);
+    float fu = add(u, -(float)left), fv = add(v, -(float)above);
+    for (int k = 0; k < p.channels; k++, src += t.chan) {
+        const T *over = src + above * t.row, *under = src + below * t.row;
+        float top = mix(value(over[left * t.col]), value(over[right * t.col]), fu);
+        float bottom = mix(value(under[left * t.col]), value(under[right * t.col]), fu);
         store(dst + k * p.chan_dst, mix(top, bottom, fv), 255);
     }
 }
 
+// Of a texture that something is taken from.
+static bool is_texture(const struct tachy_cuda_texture *t) { return t->data && t->width >= 1 && t->height >= 1; }
+
 int tachy_cuda_run_mesh(const struct tachy_cuda_mesh *a, cuda_stream stream)
 {
-    if (a->width < 1 || a->height < 1 || a->width > 16384 || a->height > 16384 || a->width_src < 1 ||
-        a->height_src < 1 || a->triangles < 1 || a->corners < 1 || a->channels < 1 || a->channels > 4 ||
+    const struct tachy_cuda_texture *t = a->texture;
+    if (a->width < 1 || a->height < 1 || a->width > 16384 || a->height > 16384 || !is_texture(t) ||
+        (a->other_end > a->other_from && !is_texture(t + 1)) ||
+        (a->fill && (t->width != a->width || t->height != a->height)) || a->triangles < 1 || a->corners < 1 || a->channels < 1 || a->channels > 4 ||
         a->count < 1 || a->count > 65535 ||
         (a->type != TACHY_WARP_U8 && a->type != TACHY_WARP_F16 && a->type != TACHY_WARP_F32))
         return cudaErrorInvalidValue;

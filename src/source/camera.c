@@ -106,6 +106,44 @@ int camera_read(struct camera *c, const char *path)
     return captures ? TACHY_OK : TACHY_ERR_UNSUPPORTED;
 }
 
+// ---- Exposure
+
+static bool set_control(int fd, uint32_t id, int32_t value)
+{
+    return tachy_v4l2_ask(fd, VIDIOC_S_CTRL, &(struct v4l2_control){.id = id, .value = value});
+}
+
+// In the driver's units of 0.1 ms.
+static int set_exposure(int fd, const char *path, double exposure, const struct tachy_log *log)
+{
+    struct v4l2_queryctrl range = {.id = V4L2_CID_EXPOSURE_ABSOLUTE};
+    bool has = tachy_v4l2_ask(fd, VIDIOC_QUERYCTRL, &range);
+    if (exposure < 0) // some know one kind of automatic exposure, some the other
+        return set_control(fd, V4L2_CID_EXPOSURE_AUTO, V4L2_EXPOSURE_APERTURE_PRIORITY) ||
+                       set_control(fd, V4L2_CID_EXPOSURE_AUTO, V4L2_EXPOSURE_AUTO)
+                   ? TACHY_OK
+                   : tachy_fail(log, TACHY_ERR_UNSUPPORTED, "%s: finds no exposure by itself; leave --exposure out", path);
+    if (!has)
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "%s: its exposure cannot be set; leave --exposure out", path);
+    if (exposure * 10 < range.minimum || exposure * 10 > range.maximum)
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "--exposure %.4g: %s takes %.4g to %.4g milliseconds", exposure, path,
+                          range.minimum / 10., range.maximum / 10.);
+    set_control(fd, V4L2_CID_EXPOSURE_AUTO, V4L2_EXPOSURE_MANUAL); // a camera may have no other
+    return set_control(fd, V4L2_CID_EXPOSURE_ABSOLUTE, (int32_t)(exposure * 10 + 0.5))
+               ? TACHY_OK
+               : tachy_fail(log, TACHY_ERR_UNSUPPORTED, "%s: its exposure cannot be set: %s", path, strerror(errno));
+}
+
+int camera_expose(const char *path, double exposure, const struct tachy_log *log)
+{
+    int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return tachy_fail(log, TACHY_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
+    int err = set_exposure(fd, path, exposure, log);
+    close(fd);
+    return err;
+}
+
 // ---- What is taken
 
 static double fps(struct tachy_rational r) { return r.den > 0 ? (double)r.num / r.den : 0; }

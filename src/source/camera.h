@@ -36,7 +36,12 @@ struct camera_mode {
     int width, height;          // 0: the largest up to 1280x720, else the smallest
     struct tachy_rational rate; // 0: the highest
     const char *format;         // FFmpeg's name; NULL: what gives the highest rate, raw before compressed
+    double exposure;            // milliseconds; negative: automatic; 0: it stays as it is
 };
 
 // TACHY_ERR_UNSUPPORTED: it gives none that is as asked.
 int camera_choose(const struct camera *c, struct camera_mode *mode, const struct tachy_log *log);
+
+// Sets the camera's exposure, which stays after the device is closed. TACHY_ERR_UNSUPPORTED, logged: it has no such control, or
+// not this time.
+int camera_expose(const char *path, double exposure, const struct tachy_log *log);

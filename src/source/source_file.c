@@ -201,7 +201,7 @@ static int file_open(tachy_source *s)
     p->in.stop = s->params.stop;
     p->in.timeout = s->params.timeout;
     p->in.camera_mode = (struct camera_mode){s->params.camera_width, s->params.camera_height, s->params.camera_rate,
-                                             s->params.camera_format};
+                                             s->params.camera_format, s->params.camera_exposure};
     int err = file_input_open(&p->in, s->url, s->params.rate, s->params.log);
     if (!err)
         err = choose_stream(s);

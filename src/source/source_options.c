@@ -38,6 +38,8 @@ const struct tachy_option tachy_source_options[] = {
      .help = "a camera's frames a second, the next higher rate that it has; the highest without it"},
     {"input.camera_format", "camera-format", 0, TACHY_OPT_STRING, .arg = "NAME", .group = "Input", .verbs = TACHY_VERB_RUN,
      .help = "FFmpeg's name of a camera's format (mjpeg, yuyv422); that of the highest rate without it"},
+    {"input.camera_exposure", "exposure", 0, TACHY_OPT_FLOAT, .max = 10000, .arg = "MS", .group = "Input", .verbs = TACHY_VERB_RUN,
+     .help = "a camera's exposure in milliseconds; 0: the camera finds it; as the camera is set without it"},
     {"input.list_cameras", "cameras", 0, TACHY_OPT_BOOL, "no", .group = "Input", .verbs = TACHY_VERB_PROBE,
      .help = "list the cameras with their formats, sizes and rates"},
     {"input.stereo", "stereo", 0, TACHY_OPT_ENUM, "auto", .values = "auto|mono|sbs|tb", .group = "Input",
@@ -85,6 +87,8 @@ void tachy_source_read_settings(struct tachy_source_params *p, const tachy_setti
     tachy_settings_size(s, "input.camera_size", &p->camera_width, &p->camera_height);
     p->camera_rate = tachy_settings_rate(s, "input.camera_rate");
     p->camera_format = tachy_settings_str(s, "input.camera_format");
+    const double exposure = tachy_settings_float(s, "input.camera_exposure");
+    p->camera_exposure = !tachy_settings_is_set(s, "input.camera_exposure") ? 0 : exposure > 0 ? exposure : -1;
     p->stereo = stereo_by(tachy_settings_str(s, "input.stereo"));
     p->threads = (int)tachy_settings_int(s, "pipeline.stages.decode.threads");
     p->decoders = (int)tachy_settings_int(s, "pipeline.stages.decode.decoders");

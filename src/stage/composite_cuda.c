@@ -10,12 +10,7 @@
 // The picture that is written, composited on a device and fetched from there when it is pulled. Edge-guided upsampling is
 // part of it: the guide was made with the mask, the coefficients are made where they are used.
 
-enum {
-    MOST = DEVICE_GROUP,
-    // FFmpeg's encoder registers each surface once and remembers 64; beyond that it gives up old ones. Beside NVDEC
-    // there are 32 of finished pictures and about 20 of the encoder's; software decoders let more pictures wait.
-    MOST_OUT = 56,
-};
+enum { MOST = DEVICE_GROUP };
 
 // What the stage keeps on a worker's part of a device.
 struct part {
@@ -49,16 +44,6 @@ int composite_cuda_device(const struct tachy_masks *m, const struct tachy_item *
 }
 
 // ---- Where pictures go ----
-
-// To surfaces of the encoder's device where there is one that reads them, else to pinned memory of the host's. A surface
-// is whole when its item is synced, before the encoder is given it, and comes back to the pool when the encoder has read
-// it, so neither waits for the other's stream.
-static int out_on(const struct composite_cuda *c, const struct task_device *device, tachy_frame **out)
-{
-    bool there = c->surfaces && device->gpu->device.ordinal == c->surface.device &&
-                 tachy_frame_pool_out(c->surfaces) < MOST_OUT;
-    return there ? tachy_surface_get(c->surfaces, out) : tachy_frame_pool_get(c->base.pool, out);
-}
 
 // Grey is composited into the luma alone.
 static int fill_chroma(struct device_group *p, tachy_frame *surface)
@@ -219,7 +204,7 @@ static int begin_composite(struct device_group *p, int i, struct composites *c)
     struct device_worker *g = p->g;
     struct tachy_item *item = p->items[i];
     const tachy_frame *f = &item->head;
-    int k = c->n, err = out_on(stage_of(p), g->device, &item->out);
+    int k = c->n, err = device_out_get(&stage_of(p)->surfaces, g->device, stage_of(p)->base.pool, &item->out);
     c->own[k] = NULL;
     if (err == TACHY_OK)
         err = keep(p, item);
@@ -424,7 +409,7 @@ int composite_cuda_open(struct tachy_stage *st, const tachy_settings *set, bool 
 void composite_cuda_close(struct tachy_stage *st)
 {
     struct composite_cuda *c = tachy_stage_priv(st);
-    tachy_frame_pool_close(&c->surfaces);
+    device_out_close(&c->surfaces);
     tachy_composite_close_stage(st);
 }
 
@@ -447,7 +432,7 @@ int composite_cuda_start(struct tachy_stage *st, struct tachy_video_info *video)
     const struct tachy_composite_params p = made(c);
     const enum tachy_pix format = video->format;
     const struct tachy_pix_desc *d = tachy_pix_desc(format);
-    tachy_frame_pool_close(&c->surfaces);
+    device_out_close(&c->surfaces);
     int err = tachy_composite_start(st, video);
     if (err == TACHY_OK && !tachy_composite_cuda_takes(&p, format))
         err = tachy_fail(st->task->log, TACHY_ERR_UNSUPPORTED,
@@ -463,18 +448,10 @@ int composite_cuda_start(struct tachy_stage *st, struct tachy_video_info *video)
 static int surfaces(struct tachy_stage *st, const struct tachy_surface_spec *spec)
 {
     struct composite_cuda *c = tachy_stage_priv(st);
-    const struct task_device *device = device_with(st->task->devices, spec->device);
     const struct tachy_video_info *out = &c->base.out;
     bool grey = out->format == TACHY_PIX_GRAY8 && spec->format == TACHY_PIX_NV12;
-    if (!device || !c->base.pool || (spec->format != out->format && !grey) || spec->width != out->width ||
-        spec->height != out->height)
-        return TACHY_OK;
-    tachy_frame_pool_close(&c->surfaces);
-    c->surface = *spec;
-    int err = tachy_surface_pool_open(&c->surfaces, device->gpu, spec);
-    if (err == TACHY_OK)
-        tachy_frame_pool_account(c->surfaces, st->task->memory);
-    return err;
+    bool fits = (spec->format == out->format || grey) && spec->width == out->width && spec->height == out->height;
+    return c->base.pool && fits ? device_out_open(&c->surfaces, st, spec) : TACHY_OK;
 }
 
 void composite_cuda_part_close(void *part)

@@ -1,5 +1,6 @@
 #pragma once
 #include "stage/composite.h"
+#include "stage/device_out.h"
 #include "stage/mask_cuda.h"
 
 // What composite and lines have in common on devices.
@@ -7,8 +8,7 @@
 // The memory of the stage.
 struct composite_cuda {
     struct tachy_composite_stage base; // first
-    tachy_frame_pool *surfaces; // of those that an encoder reads on a device; NULL: it reads the host's
-    struct tachy_surface_spec surface;
+    struct device_out surfaces; // that an encoder reads on a device
 };
 
 struct composite_cuda_item {

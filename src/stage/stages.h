@@ -11,9 +11,9 @@ extern const struct tachy_stage_ops tachy_stage_track, tachy_stage_track_cuda;
 // After track: its points calmed, left out with --no-smoothing; then named values of its regions, the last to change them.
 // They read no picture, so a task on a device has the same ones.
 extern const struct tachy_stage_ops tachy_stage_calm, tachy_stage_values;
-// After track on the host: how a portrait moves with the first face, then the portrait in place of the frame. Settings:
+// After track: how a portrait moves with the first face, then the portrait in place of the frame (animate.h). Settings:
 // animation.*.
-extern const struct tachy_stage_ops tachy_stage_drive, tachy_stage_animate;
+extern const struct tachy_stage_ops tachy_stage_drive, tachy_stage_animate, tachy_stage_animate_cuda;
 // After track: the motion of bodies as BVH files. Settings: pose.bvh.
 extern const struct tachy_stage_ops tachy_stage_bvh;
 // How good a frame is, as named values of it (measure/quality.h). Settings: quality.*.

@@ -3,11 +3,11 @@
 #include "task/task.h"
 
 static const struct tachy_task_stage stages[] = {
-    {&tachy_stage_track, NULL},
-    {&tachy_stage_calm, NULL},
-    {&tachy_stage_values, NULL},
-    {&tachy_stage_drive, NULL},
-    {&tachy_stage_animate, NULL},
+    {&tachy_stage_track, &tachy_stage_track_cuda},
+    {&tachy_stage_calm, &tachy_stage_calm},
+    {&tachy_stage_values, &tachy_stage_values},
+    {&tachy_stage_drive, &tachy_stage_drive},
+    {&tachy_stage_animate, &tachy_stage_animate_cuda},
     {0},
 };
 
@@ -37,6 +37,5 @@ const struct tachy_task_ops tachy_task_animate = {
         },
     .shared = tachy_track_options,
     .stages = stages,
-    .host = true,
     .check = check,
 };

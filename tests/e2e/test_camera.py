@@ -94,6 +94,21 @@ class Camera(common.Case):
         self.assertEqual(len(raw), 8)
         self.assertEqual(sorted(set(raw)), list(raw))  # each has a number of its own, in order
 
+    def test_exposure(self):
+        if not has_devices():
+            self.skipTest("this FFmpeg has no cameras")
+        for given, chroma in [(5.5, 128 + 55), (0, 128)]:
+            out = self.tmp / "out.mkv"
+            p = self.tachy("detect", "/dev/video0", "--camera-size", "320x240", "--exposure", given, "--max-frames", 2, "-c:v", "ffv1",
+                           "-y", "-o", out)
+            self.assertEqual(p.returncode, 0, p.err)
+            raw = subprocess.run(["ffmpeg", "-v", "error", "-i", out, "-vf", "extractplanes=u,scale=1:1", "-f", "rawvideo", "-pix_fmt",
+                                  "gray", "-"], capture_output=True, check=True).stdout
+            self.assertEqual(set(raw), {chroma})
+        p = self.tachy("detect", "/dev/video0", "--exposure", 20, "-f", "null", "-")
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("--exposure 20: /dev/video0 takes 1 to 10 milliseconds", p.err)
+
     def test_one_camera_makes_no_batches(self):
         said, _ = self.detect("--batch", "4")
         self.assertEqual(said.count("batches of 4 are taken as 1"), 1)

@@ -25,30 +25,16 @@ class Files(Case):
         self.assertEqual((p.returncode, p.stdout, len(p.stderr.splitlines())), (2, "", 1), p.stderr)
         return p.stderr
 
-    def test_one_warning_for_each_key_without_effect(self):
-        s, said = self.config("version: 1\nanimation:\n  gpu_id: 1\n  enable_tensorrt: yes\n"
-                              "model: {batch_size: 2}\n")
-        self.assertEqual(len(said.splitlines()), 2, said)
-        self.assertRegex(said, r"(?m)^tachy: warning: studio\.yaml:3: animation\.gpu_id has no effect yet: tachy animate runs on")
-        self.assertRegex(said, r"(?m)^tachy: warning: studio\.yaml:4: animation\.enable_tensorrt has no effect yet: ")
+    def test_animation_stands_in_when_animating(self):
+        s, said = self.config("version: 1\nanimation:\n  gpu_id: 1\n  enable_tensorrt: yes\nmodel: {batch_size: 2}\n")
+        self.assertEqual(said, "")
         self.assertEqual((s["animation.gpu_id"]["value"], s["animation.gpu_id"]["origin"]), (1, "studio.yaml:3"))
-        self.assertIn("animate", s["animation.gpu_id"]["no_effect_yet"])
-        self.assertNotIn("no_effect_yet", s["model.batch_size"])
-
-    def test_shown_in_the_printed_settings(self):
-        (self.tmp / "g.yaml").write_text("animation: {gpu_id: 1}\n")
-        out = run("config", "-c", "g.yaml", cwd=self.tmp).stdout
-        self.assertRegex(out, r"(?m)^  gpu_id: 1 +# g\.yaml:1; no effect yet: tachy animate runs on")
-        self.assertRegex(run("config", "--all").stdout, r"(?m)^  # enable_tensorrt: +# not set; no effect yet$")
+        self.assertEqual(s["animation.provider"]["value"], "tensorrt")
 
     def test_defaults_printed_and_read_back_are_silent(self):
         (self.tmp / "all.yaml").write_text(run("config").stdout)
         p = run("config", "-c", "all.yaml", cwd=self.tmp)
         self.assertEqual(p.stderr, "")
-
-    def test_quiet(self):
-        (self.tmp / "g.yaml").write_text("animation: {gpu_id: 1}\n")
-        self.assertEqual(run("config", "-q", "-c", "g.yaml", cwd=self.tmp).stderr, "")
 
     def test_segment_takes_them(self):
         """A run that begins with one worker takes more if these help, and writes the same."""

@@ -110,7 +110,7 @@ class Files(Case):
 
     def test_all_shows_other_tasks(self):
         short, every = run("config").stdout, run("config", "--all").stdout
-        for key in ("max_num_faces:", "smoothing_window:", "enable_tensorrt:"):
+        for key in ("max_num_faces:", "smoothing_window:", "gpu_id:"):
             self.assertNotIn(key, short)
             self.assertIn(key, every)
         self.assertIn("num_workers:", short)

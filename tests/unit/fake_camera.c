@@ -44,6 +44,8 @@ static const struct mode {
 };
 static const uint32_t formats[] = {V4L2_PIX_FMT_YUYV, V4L2_PIX_FMT_MJPEG, V4L2_PIX_FMT_SBGGR8};
 
+static int32_t exposure; // in 0.1 ms; 0: automatic. Stays while nobody has the camera open
+
 static int64_t now_ns(void)
 {
     struct timespec t;
@@ -197,14 +199,14 @@ static int set_rate(struct v4l2_streamparm *p, bool set)
     return 0;
 }
 
-// Its size. A raw picture's luma is its number.
+// Its size. A raw picture's luma is its number, its chroma is the exposure beside grey.
 static uint32_t draw(uint8_t *to)
 {
     uint32_t raw = 2 * camera.width * camera.height;
     if (camera.fourcc != V4L2_PIX_FMT_MJPEG) {
         for (uint32_t i = 0; i < raw; i += 2) {
             to[i] = (uint8_t)(16 + camera.pictures);
-            to[i + 1] = 128;
+            to[i + 1] = (uint8_t)(128 + exposure);
         }
         return raw;
     }
@@ -260,6 +262,26 @@ static int name_input(struct v4l2_input *i)
     return i->index ? refuse(EINVAL) : 0;
 }
 
+static int set_control(const struct v4l2_control *c)
+{
+    if (c->id == V4L2_CID_EXPOSURE_AUTO && (c->value == V4L2_EXPOSURE_MANUAL || c->value == V4L2_EXPOSURE_APERTURE_PRIORITY))
+        exposure = 0;
+    else if (c->id == V4L2_CID_EXPOSURE_ABSOLUTE)
+        exposure = c->value;
+    else
+        return refuse(EINVAL);
+    return 0;
+}
+
+static int tell_control(struct v4l2_queryctrl *c)
+{
+    if (c->id != V4L2_CID_EXPOSURE_ABSOLUTE)
+        return refuse(EINVAL);
+    c->minimum = 10;
+    c->maximum = 100;
+    return 0;
+}
+
 static int answer(unsigned long what, void *about)
 {
     struct v4l2_buffer *b = about;
@@ -275,6 +297,8 @@ static int answer(unsigned long what, void *about)
     case VIDIOC_G_FMT: return set_format(about, false);
     case VIDIOC_S_PARM: return set_rate(about, true);
     case VIDIOC_G_PARM: return set_rate(about, false);
+    case VIDIOC_S_CTRL: return set_control(about);
+    case VIDIOC_QUERYCTRL: return tell_control(about);
     case VIDIOC_REQBUFS: return set_buffers(about);
     case VIDIOC_QUERYBUF:
         b->length = ROOM;

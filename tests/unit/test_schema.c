@@ -210,20 +210,38 @@ TEST(other_keys_of_an_option)
 
 TEST(planned_is_said_once)
 {
+    static const struct tachy_option table[] = {
+        {"task.later", "later", .type = TACHY_OPT_INT, .max = 9, .group = "Task", .help = "-", .verbs = 1, .planned = "it is not built"},
+        {0},
+    };
+    tachy_settings *s;
+    warnings = 0;
+    CHECK_INT(tachy_settings_new_of(&s, table, &test_log), TACHY_OK);
+    CHECK_INT(tachy_settings_set(s, "task.later", "10", "command line"), TACHY_ERR_INVAL);
+    CHECK_INT(warnings, 0); // nothing of what is refused
+    CHECK_INT(tachy_settings_set(s, "task.later", "1", "command line"), TACHY_OK);
+    CHECK_INT(tachy_settings_set(s, "task.later", "2", "command line"), TACHY_OK);
+    CHECK_INT(warnings, 1);
+    CHECK(said(warning, "command line: task.later has no effect yet: it is not built"));
+    CHECK_INT(tachy_settings_int(s, "task.later"), 2);
+    tachy_settings_free(&s);
+}
+
+TEST(animation_stands_in)
+{
     tachy_settings *s = fresh();
-    CHECK_INT(load(s, "animation: {batch_size: 2, gpu_id: 1}\n"), TACHY_OK);
-    CHECK_INT(warnings, 2);
-    CHECK_INT(load(s, "animation: {batch_size: 3}\n"), TACHY_OK);
-    CHECK_INT(tachy_settings_set(s, "animation.batch_size", "4", "command line"), TACHY_OK);
-    CHECK_INT(warnings, 2);
-    CHECK_STR(tachy_settings_str(s, "animation.batch_size"), "4");
-    CHECK_INT(tachy_settings_set(s, "animation.enable_tensorrt", "yes", "command line"), TACHY_OK);
-    CHECK_INT(warnings, 3);
-    CHECK(said(warning, "command line: animation.enable_tensorrt has no effect yet: "));
-    CHECK_INT(tachy_settings_set(s, "tracking.max_num_faces", "0", "command line"),
-              TACHY_ERR_INVAL);
-    CHECK_INT(load(s, "animation: {inference_precision: fp7, gpu_id: 1}\n"), TACHY_ERR_INVAL);
-    CHECK_INT(warnings, 3); // nothing of what is refused
+    CHECK_INT(load(s, "gpu: {id: 0}\nanimation: {gpu_id: 1, use_half_precision: yes, enable_tensorrt: yes, batch_size: 4}\n"), TACHY_OK);
+    CHECK_INT(tachy_settings_int(s, "gpu.id"), 0);
+    CHECK_INT(tachy_settings_for(s, "track"), TACHY_OK);
+    CHECK_INT(tachy_settings_int(s, "gpu.id"), 0);
+    CHECK_INT(tachy_settings_for(s, "animate"), TACHY_OK); // the task's name
+    CHECK_INT(tachy_settings_int(s, "gpu.id"), 1);
+    CHECK_INT(tachy_settings_int(s, "model.batch_size"), 4);
+    CHECK_STR(tachy_settings_str(s, "gpu.precision"), "fp16");
+    CHECK_STR(tachy_settings_str(s, "model.provider"), "tensorrt");
+    CHECK_INT(tachy_settings_set(s, "gpu-id", "2", "command line"), TACHY_OK);
+    CHECK_INT(tachy_settings_int(s, "gpu.id"), 2); // the command line is a higher place
+    CHECK_INT(warnings, 0);
     tachy_settings_free(&s);
 }
 
@@ -239,7 +257,6 @@ TEST(conflicts)
     CHECK_INT(load(s, "animation: {use_half_precision: no, inference_precision: null}\n"),
               TACHY_OK);
     CHECK_STR(tachy_settings_str(s, "animation.inference_precision"), "fp32");
-    CHECK_INT(warnings, 1);
     tachy_settings_free(&s);
 }
 
@@ -401,7 +418,7 @@ TEST(broken_presets)
 }
 
 TEST_MAIN(TEST_CASE(every_key_is_taken), TEST_CASE(table_of_keys_is_sound),
-          TEST_CASE(other_keys_of_an_option), TEST_CASE(planned_is_said_once),
+          TEST_CASE(other_keys_of_an_option), TEST_CASE(planned_is_said_once), TEST_CASE(animation_stands_in),
           TEST_CASE(conflicts), TEST_CASE(more_special_section_wins), TEST_CASE(a_task_s_section),
           TEST_CASE(a_task_s_default),
           TEST_CASE(presets), TEST_CASE(presets_give_way), TEST_CASE(presets_are_sound),

@@ -1,0 +1,35 @@
+#pragma once
+#include "animate/face.h"
+#include "media/media.h"
+#include "stage/stage.h"
+
+// A face moves a portrait: what the stage `drive` says of each item, and what the two forms of `animate` make of it.
+
+enum { ANIMATE_PORTRAITS = 64 };
+enum { DRIVE_PORTRAIT, DRIVE_MIRROR, DRIVE_REST, DRIVE_DIALS }; // what changes during a run; REST: how often a new one was asked for
+
+struct animate_portrait {
+    int number; // from 0
+    struct tachy_face face;
+    tachy_frame *picture; // YUV420P, as it is shown; all have one size
+    uint8_t mouth[3][TACHY_MOUTH_SIZE * TACHY_MOUTH_SIZE];
+};
+
+struct drive {
+    struct animate_portrait *portrait[ANIMATE_PORTRAITS];
+    int nb;
+    struct tachy_face_strength strength;
+    struct tachy_stage_dial dial[DRIVE_DIALS];
+};
+
+// An item's: how it is painted.
+struct drive_item {
+    struct tachy_face_motion motion;
+    const struct animate_portrait *portrait;
+    bool mirrored;
+};
+
+// The size, format and colour of what `animate` writes, which are those of the first portrait.
+void animate_video(const struct drive *d, struct tachy_video_info *video);
+// Gives item->out the item's times and the portrait's colour.
+void animate_name(const struct drive_item *of, struct tachy_item *item);

@@ -1,0 +1,381 @@
+#include "test.h"
+
+#include "animate/face.h"
+#include "cuda/kernels.h"
+#include "engine/engine_ops.h"
+#include "fakes/fake.h"
+#include "fakes/symbol.h"
+#include "media/device.h"
+#include "pipeline/pipeline.h"
+#include "ref/ref_warp.h"
+
+#include <math.h>
+#include <tachy/settings.h>
+#include <unistd.h>
+
+// animate on a GPU over a driver without one (fakes/): the networks are engines of this file that see the same face in every
+// picture, and lean it by how bright the picture is; the kernel is its C twin. The pictures are those of the CPU's
+// form. With true networks and kernels: bench/gpu_animate.
+
+enum { W = 96, H = 64, SIDE = 16, PW = 128, PH = 112, FRAMES = 12, CARDS = 2 };
+
+static void *symbol(const char *name) { return fake_symbol("libcuda.so.1", name); }
+
+static struct fake_cuda_counts *(*counts)(void);
+static int (*launch)(cuda_stream s, uint64_t ns);
+static void (*list)(int gpus);
+static int (*fail_at)(int n, int status, int how);
+static const char *(*failed)(void);
+
+static uint8_t *at(cuda_address a) { return (uint8_t *)(uintptr_t)a; }
+
+// ---- The kernels
+
+static int run_preprocess(const struct tachy_cuda_preprocess *a, cuda_stream stream)
+{
+    for (int i = 0; i < a->frames; i++)
+        *(float *)(void *)at(a->frame[i].dst) = *at(a->frame[i].plane[0]);
+    return launch(stream, 0);
+}
+
+// A crop that leans has its grid first.
+static int run_turn(const struct tachy_cuda_pre_turn *a, cuda_stream stream)
+{
+    for (int i = 0; i < a->frames; i++)
+        *(float *)(void *)at(a->frame[i].dst) = *(const float *)(const void *)at(a->frame[i].grid);
+    return launch(stream, 0);
+}
+
+static int run_border(const struct tachy_cuda_pre_border *a, cuda_stream stream) { return CUDA_OK; }
+
+// The last triangle that covers the pixel, -1: none; and where it is in the texture.
+static int covering(const struct tachy_cuda_mesh *a, int x, int y, float *u, float *v)
+{
+    const struct tachy_mesh_corner *corner = (const void *)at(a->corner);
+    const int32_t *triangle = (const void *)at(a->triangle);
+    for (int t = a->triangles - 1; t >= 0; t--) {
+        const int32_t *k = triangle + 3 * t;
+        const struct tachy_mesh_corner *three[3] = {corner + k[0], corner + k[1], corner + k[2]};
+        if (tachy_ref_mesh_at(three, x, y, u, v))
+            return t;
+    }
+    return -1;
+}
+
+static bool quick; // nobody looks at the pictures
+
+static int run_mesh(const struct tachy_cuda_mesh *a, cuda_stream stream)
+{
+    for (int i = 0; i < a->width * a->height && !quick; i++) {
+        float u = 0, v = 0, four[4];
+        int x = i % a->width, y = i / a->width, t = covering(a, x, y, &u, &v);
+        const struct tachy_cuda_texture *from = &a->texture[t >= a->other_from && t < a->other_end];
+        u = t < 0 ? (float)x : TACHY_CLAMP(u - 0.5f, 0, (float)(from->width - 1));
+        v = t < 0 ? (float)y : TACHY_CLAMP(v - 0.5f, 0, (float)(from->height - 1));
+        const int left = (int)u, above = (int)v;
+        const float weight[2] = {u - (float)left, v - (float)above};
+        for (int c = 0; c < a->channels; c++) {
+            for (int k = 0; k < 4; k++)
+                four[k] = *at(from->data + (cuda_address)(TACHY_MIN(above + k / 2, from->height - 1) * from->row +
+                                                          TACHY_MIN(left + k % 2, from->width - 1) * from->col + c * from->chan));
+            *at(a->dst + (cuda_address)(y * a->row_dst + x * a->col_dst + c * a->chan_dst)) =
+                (uint8_t)lrintf(tachy_ref_warp_mix(four, weight));
+        }
+    }
+    return launch(stream, 20000);
+}
+
+const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
+{
+    static const struct tachy_cuda_kernels all = {.preprocess = run_preprocess, .preprocess_border = run_border,
+                                                  .preprocess_turn = run_turn, .mesh = run_mesh};
+    return &all;
+}
+const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]) { return NULL; }
+int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log) { return TACHY_OK; }
+
+// ---- The engines: one box in the middle, and a face of scattered points that leans
+
+static int opened;
+static bool on_gpu; // the form: a picture's byte is the first number there, and any number of the CPU's
+struct network {
+    bool points;
+};
+
+static struct tachy_io io_of(const char *name, int rank, const int64_t *shape)
+{
+    struct tachy_io io = {.name = name, .spec = {.dtype = TACHY_F32, .rank = rank}};
+    memcpy(io.spec.shape, shape, (size_t)rank * sizeof(*shape));
+    return io;
+}
+
+static int network_open(tachy_engine *e)
+{
+    bool points = strstr(e->params.model_path, "points.onnx");
+    struct network *d = (void *)e->priv;
+    d->points = points;
+    e->stream = e->params.gpu_stream;
+    e->on_device = e->stream != NULL;
+    e->n_in = 1;
+    e->n_out = 2;
+    e->in[0] = io_of("x", 4, (int64_t[]){1, SIDE, SIDE, 1});
+    e->out[0] = io_of("scores", points ? 2 : 3, (int64_t[]){1, 1, 2});
+    if (points)
+        e->out[0] = io_of("scores", 2, (int64_t[]){1, 1});
+    e->out[1] = points ? io_of("boxes", 2, (int64_t[]){1, 3 * TACHY_FACE_SKIN}) : io_of("boxes", 3, (int64_t[]){1, 1, 4});
+    snprintf(e->version, sizeof(e->version), "test");
+    opened++;
+    return TACHY_OK;
+}
+
+static void say_points(float lean, float *to)
+{
+    uint32_t seed = 1;
+    float r[3];
+    for (int i = 0; i < TACHY_FACE_SKIN; i++) {
+        for (int k = 0; k < 3; k++) {
+            seed = seed * 1664525u + 1013904223u;
+            r[k] = (float)(seed >> 8) / 16777216.f - 0.5f;
+        }
+        to[3 * i] = (0.5f + 0.6f * (r[0] * cosf(lean) - r[1] * sinf(lean))) * SIDE;
+        to[3 * i + 1] = (0.5f + 0.6f * (r[0] * sinf(lean) + r[1] * cosf(lean))) * SIDE;
+        to[3 * i + 2] = 0.2f * r[2] * SIDE;
+    }
+}
+
+static int network_run(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
+{
+    float byte = ((const float *)in[0].data)[on_gpu ? 0 : SIDE * SIDE / 2 + SIDE / 2];
+    if (e->stream && launch(e->stream, 0))
+        return tachy_fail(NULL, TACHY_ERR_EXTERNAL, "the run cannot be queued");
+    const struct network *d = (void *)e->priv;
+    if (d->points) {
+        *(float *)out[0].data = 0.95f;
+        say_points(byte > 150 ? 0.25f : byte > 70 ? -0.15f : 0, out[1].data);
+        return TACHY_OK;
+    }
+    memcpy(out[0].data, (float[]){0.1f, 0.9f}, 2 * sizeof(float));
+    memcpy(out[1].data, (float[]){0.5f, 0.5f, 0.5f, 0.6f}, 4 * sizeof(float));
+    return TACHY_OK;
+}
+
+static void network_close(tachy_engine *e) { opened--; }
+
+const struct tachy_engine_ops tachy_engine_ep = {.name = "", .needs_model = true, .priv_size = sizeof(struct network),
+                                                 .open = network_open, .run = network_run, .close = network_close};
+bool tachy_engine_takes_stream(const char *name) { return name && !strcmp(name, "cuda-ort"); }
+
+// ---- A run
+
+static char folder[64];
+static const struct tachy_log log_errors = {.fn = NULL};
+
+struct way {
+    bool gpu, there, mirror, on_gpu; // the form; where the engine is; frames
+    int devices, workers;
+};
+
+static int open_task(const struct way *way, tachy_task **out)
+{
+    tachy_settings *set = NULL;
+    char portrait[128];
+    snprintf(portrait, sizeof(portrait), "%s/portrait.pgm", folder);
+    CHECK_INT(tachy_settings_new(&set, NULL), TACHY_OK);
+    const char *const with[][2] = {{"model.name", "points"}, {"model.dir", folder}, {"gpu.device", way->gpu ? "cuda" : "cpu"},
+                                   {"gpu.ids", "all"}, {"model.provider", way->there ? "cuda-ort" : "openvino"},
+                                   {"tracking.detector", "boxes"}, {"tracking.smoothing", "no"}, {"animation.image", portrait},
+                                   {"animation.mirror", way->mirror ? "yes" : "no"}, {"output.file", "x.mkv"}};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(with); i++)
+        CHECK_INT(tachy_settings_set(set, with[i][0], with[i][1], "test"), TACHY_OK);
+    int err = tachy_task_open(out, "animate", set, &log_errors);
+    tachy_settings_free(&set);
+    return err;
+}
+
+static void feed(tachy_stream *s, tachy_frame_pool *const pool[], int n)
+{
+    for (int i = 0; i < FRAMES; i++) {
+        tachy_frame *f = NULL;
+        if (tachy_frame_pool_get(pool[i % n], &f) < 0)
+            break;
+        memset(tachy_frame_writable(f, 0), (int[]){20, 110, 210}[i % 3], H * (size_t)f->stride[0]);
+        memset(tachy_frame_writable(f, 1), 128, H / 2 * (size_t)f->stride[1]);
+        f->id = i;
+        f->pts = i * 10;
+        int err = tachy_stream_push(s, f);
+        tachy_frame_unref(&f);
+        if (err < 0)
+            break;
+    }
+    tachy_stream_push(s, NULL);
+}
+
+static uint8_t made[2][FRAMES][PW * PH * 3 / 2]; // by the CPU, by the device
+
+static void keep(const tachy_frame *f, uint8_t *to)
+{
+    for (int i = 0; i < 3; i++) {
+        int w = i ? PW / 2 : PW, h = i ? PH / 2 : PH;
+        for (int y = 0; y < h; y++, to += w)
+            memcpy(to, f->data[i] + y * f->stride[i], (size_t)w);
+    }
+}
+
+static int pull(const struct way *way, tachy_stream *s)
+{
+    int n = 0, err;
+    tachy_frame *f = NULL;
+    const struct tachy_result *r;
+    while ((err = tachy_stream_pull(s, &f, &r)) == TACHY_OK) {
+        if (n < FRAMES) {
+            CHECK(f->width == PW && f->height == PH && f->format == TACHY_PIX_YUV420P && f->id == n && f->pts == n * 10);
+            keep(f, made[way->gpu][n]);
+        }
+        n++;
+        tachy_frame_unref(&f);
+    }
+    CHECK(err < 0 && (err != TACHY_ERR_EOF || n == FRAMES || quick));
+    return err == TACHY_ERR_EOF ? TACHY_OK : err;
+}
+
+// But for what is lost when a context cannot be entered to free it.
+static void nothing_is_left(const struct fake_cuda_counts *before, bool lost)
+{
+    const struct fake_cuda_counts *c = counts();
+    CHECK(lost || (c->allocations == before->allocations && c->events == before->events && c->streams == before->streams));
+    CHECK_INT(c->contexts, 0);
+    CHECK_INT(opened, 0);
+}
+
+static int run_pipeline(const struct way *way, tachy_task *t, tachy_frame_pool *const pool[])
+{
+    struct tachy_video_info in = {.format = TACHY_PIX_NV12, .width = W, .height = H, .time_base = {1, 250}, .fps = {25, 1},
+                                  .mem = way->on_gpu ? TACHY_DEVICE : TACHY_HOST};
+    tachy_pipeline *p = NULL;
+    tachy_stream *s = NULL;
+    CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.workers = way->workers, .log = &log_errors)), TACHY_OK);
+    int err = tachy_pipeline_join(p, &s, tachy_stream_params(.task = t, .input = in, .window = 32));
+    if (err == TACHY_OK) {
+        feed(s, pool, way->devices);
+        err = pull(way, s);
+    }
+    tachy_stream_leave(&s);
+    tachy_pipeline_close(&p);
+    return err;
+}
+
+// `at` >= 0: the driver's call of that number fails. Whether it came.
+static bool run(const struct way *way, int fails, int *out)
+{
+    tachy_task *t = NULL;
+    tachy_frame_pool *pool[CARDS] = {0};
+    struct tachy_gpu *gpu[CARDS] = {0};
+    const struct fake_cuda_counts before = *counts();
+    on_gpu = way->gpu;
+    list(way->devices);
+    for (int i = 0; i < way->devices; i++) {
+        CHECK_INT(tachy_gpu_open(&gpu[i], i, NULL, &log_errors), TACHY_OK);
+        CHECK_INT(tachy_frame_pool_open_gpu(&pool[i], way->on_gpu ? gpu[i] : NULL, TACHY_PIX_NV12, W, H), TACHY_OK);
+    }
+    fail_at(fails, CUDA_OUT_OF_MEMORY, FAKE_ONCE);
+    *out = open_task(way, &t);
+    if (*out == TACHY_OK)
+        *out = run_pipeline(way, t, pool);
+    tachy_task_close(&t);
+    const char *name = failed();
+    bool came = name, lost = came && !strncmp(name, "cuCtxPushCurrent", 16);
+    fail_at(-1, 0, FAKE_ONCE);
+    for (int i = 0; i < way->devices; i++) {
+        tachy_frame_pool_close(&pool[i]);
+        tachy_gpu_unref(&gpu[i]);
+    }
+    list(1);
+    nothing_is_left(&before, lost);
+    return came;
+}
+
+// Both forms interpolate, in another order: a sample may be rounded the other way.
+static void compare(void)
+{
+    int differ = 0, most = 0, moved = 0;
+    for (int n = 0; n < FRAMES; n++)
+        for (int i = 0; i < PW * PH * 3 / 2; i++) {
+            int d = abs(made[0][n][i] - made[1][n][i]);
+            differ += d > 1;
+            most = TACHY_MAX(most, d);
+            moved += made[1][n][i] != made[1][0][i];
+        }
+    CHECK(moved > PW * PH);
+    CHECK(differ < FRAMES * PW * PH / 1000);
+}
+
+TEST(the_pictures_are_the_cpu_s)
+{
+    for (int i = 0; i < 8; i++) {
+        int err;
+        struct way way = {false, i & 1, i & 2, false, 1, 1};
+        run(&way, -1, &err);
+        CHECK_INT(err, TACHY_OK);
+        way = (struct way){true, i & 1, i & 2, i & 4, 1 + (i & 1), 1 + i % 3};
+        run(&way, -1, &err);
+        CHECK_INT(err, TACHY_OK);
+        compare();
+    }
+}
+
+TEST(a_call_that_fails_leaves_nothing_behind)
+{
+    quick = true;
+    for (int i = 0; i < 2; i++) {
+        const struct way way = {true, i, false, true, 1, 1};
+        int at = i, err;
+        while (run(&way, at, &err)) {
+            CHECK(err < 0 || err == TACHY_OK);
+            at += 7;
+        }
+        CHECK(at > 60 && err == TACHY_OK);
+    }
+}
+
+TEST(opens)
+{
+    static char picture[PW * PH + 16];
+    int n = snprintf(picture, sizeof(picture), "P5 %d %d 255\n", PW, PH);
+    for (int i = 0; i < PW * PH; i++)
+        picture[n + i] = (char)(1 + (i % PW * 3 + i / PW * 2) % 60); // no edge that a rounding would show at
+    snprintf(folder, sizeof(folder), "/tmp/test_animate_gpu-XXXXXX");
+    CHECK(mkdtemp(folder));
+    char path[128];
+    snprintf(path, sizeof(path), "%s/portrait.pgm", folder);
+    FILE *f = fopen(path, "w");
+    CHECK(f && fwrite(picture, 1, (size_t)n + PW * PH, f) == (size_t)n + PW * PH && !fclose(f));
+    counts = (__typeof__(counts))symbol("fake_cuda_count");
+    launch = (__typeof__(launch))symbol("fake_cuda_launch");
+    list = (__typeof__(list))symbol("fake_cuda_list");
+    fail_at = (__typeof__(fail_at))symbol("fake_cuda_fail_at");
+    failed = (__typeof__(failed))symbol("fake_cuda_failed");
+    test_write(folder, "boxes.json", "{\"name\": \"boxes\", \"task\": \"detect\", \"file\": \"boxes.onnx\", \"input\": "
+               "{\"width\": 16, \"height\": 16, \"layout\": \"nhwc\", \"channels\": \"luma\"}, \"outputs\": [{\"meaning\": "
+               "\"boxes\", \"form\": \"detr\", \"name\": \"boxes\", \"scores\": \"scores\", \"labels\": [\"one\", \"two\"]}]}");
+    test_write(folder, "points.json", "{\"name\": \"points\", \"task\": \"track\", \"file\": \"points.onnx\", \"input\": "
+               "{\"width\": 16, \"height\": 16, \"layout\": \"nhwc\", \"channels\": \"luma\"}, \"outputs\": [{\"meaning\": "
+               "\"points\", \"name\": \"boxes\", \"points\": 468, \"order\": \"xyz\"}, {\"meaning\": \"score\", \"name\": "
+               "\"scores\"}]}");
+    test_write(folder, "boxes.onnx", "no model"); // nobody reads them
+    test_write(folder, "points.onnx", "no model");
+}
+
+TEST(cleans)
+{
+    static const char *const names[] = {"boxes.json", "boxes.onnx", "points.json", "points.onnx", "portrait.pgm", "light.json",
+                                        "gpu-rates.json"};
+    char path[128];
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        unlink(path);
+    }
+    rmdir(folder);
+}
+
+TEST_MAIN(TEST_CASE(opens), TEST_CASE(the_pictures_are_the_cpu_s), TEST_CASE(a_call_that_fails_leaves_nothing_behind),
+          TEST_CASE(cleans))
