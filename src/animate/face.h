@@ -16,7 +16,7 @@ enum {
     TACHY_FACE_LIDS = 16,    // around the opening of an eye
     TACHY_FACE_IRIS = 8,     // around an iris
     TACHY_FACE_CORNERS = TACHY_FACE_POINTS + TACHY_FACE_RINGS * TACHY_FACE_OVAL + TACHY_FACE_LIPS +
-                         2 * (TACHY_FACE_LIDS + TACHY_FACE_IRIS),
+                         TACHY_FACE_LIPS + 2 * (TACHY_FACE_LIDS + TACHY_FACE_IRIS),
     TACHY_FACE_TRIANGLES = 1600, // there is room for
 };
 
@@ -58,10 +58,11 @@ struct tachy_face {
     float radius;    // of the oval
     bool mouth_open; // the picture shows what is in the mouth
     bool irises;     // are known
+    float reach[TACHY_FACE_OVAL]; // how much farther than the oval the skin reaches, at rest
     float ring[TACHY_FACE_RINGS][TACHY_FACE_OVAL][2];
-    // The rings, then the opening of the mouth, those of the eyes, then the skin.
+    // The rings, then what is behind the lips, the picture's own teeth if it shows them, the eyes, then the skin.
     struct tachy_face_triangle triangle[TACHY_FACE_TRIANGLES];
-    int mouth, eyes, skin, triangles; // where those begin, and how many there are
+    int mouth, teeth, eyes, skin, triangles; // where those begin, and how many there are
 };
 // TACHY_ERR_INVAL: the points are no face (they have no extent).
 int tachy_face_open(struct tachy_face *face, const tachy_face_points point);
@@ -79,14 +80,14 @@ struct tachy_face_placed {
     float depth[TACHY_FACE_CORNERS];
     int16_t order[TACHY_FACE_TRIANGLES];
 };
-// The mouth's corners have u and v in TACHY_MOUTH_SIZE unless it is open in the portrait; all others in the portrait's pixels.
+// The mouth's corners have u and v in TACHY_MOUTH_SIZE; all others in the portrait's pixels.
 void tachy_face_place(const struct tachy_face *face, const struct tachy_face_motion *motion, struct tachy_face_placed *to);
 
 // The placed mesh for cuda/mesh.h: triangles that face the camera, in their order, at the scale of luma and of halved chroma.
 struct tachy_face_mesh {
     struct tachy_mesh_corner corner[2][TACHY_FACE_CORNERS];
     int32_t triangle[TACHY_FACE_TRIANGLES][3];
-    int triangles, mouth, mouth_end; // those from `mouth` on have the mouth's texture; none if it is open in the portrait
+    int triangles, mouth, mouth_end; // those from `mouth` on have the mouth's texture
 };
 void tachy_face_mesh(const struct tachy_face *face, const struct tachy_face_placed *placed, struct tachy_face_mesh *mesh);
 

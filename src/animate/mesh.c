@@ -11,7 +11,8 @@
 enum {
     FIRST_RING = TACHY_FACE_POINTS,
     FIRST_LIP = FIRST_RING + TACHY_FACE_RINGS * TACHY_FACE_OVAL,
-    FIRST_LID = FIRST_LIP + TACHY_FACE_LIPS,
+    FIRST_TOOTH = FIRST_LIP + TACHY_FACE_LIPS,
+    FIRST_LID = FIRST_TOOTH + TACHY_FACE_LIPS,
     FIRST_IRIS = FIRST_LID + 2 * TACHY_FACE_LIDS,
 };
 
@@ -79,9 +80,21 @@ static void add_iris(struct tachy_face *face, int e)
         add(face, centre, ring + i, ring + (i + 1) % TACHY_FACE_IRIS);
 }
 
+// The same triangles as of the mouth, with corners of their own.
+static void add_teeth(struct tachy_face *face)
+{
+    const int to = FIRST_TOOTH - FIRST_LIP;
+    face->teeth = face->triangles;
+    for (int i = face->mouth; i < face->teeth && face->mouth_open; i++) {
+        const int16_t *c = face->triangle[i].corner;
+        add(face, c[0] + to, c[1] + to, c[2] + to);
+    }
+}
+
 static void add_triangles(struct tachy_face *face)
 {
-    _Static_assert(TACHY_ARRAY_SIZE(faces) + 2 * (TACHY_FACE_RINGS * TACHY_FACE_OVAL + 2 * TACHY_FACE_LIDS) <= TACHY_FACE_TRIANGLES,
+    _Static_assert(TACHY_ARRAY_SIZE(faces) + 2 * (TACHY_FACE_RINGS * TACHY_FACE_OVAL + 2 * TACHY_FACE_LIDS) + TACHY_FACE_LIPS <=
+                       TACHY_FACE_TRIANGLES,
                    "room");
     int *begin[] = {NULL, &face->mouth, &face->eyes, &face->skin};
     face->triangles = 0;
@@ -99,10 +112,31 @@ static void add_triangles(struct tachy_face *face)
         }
         for (int e = 0; e < 2 && part == 2 && face->irises; e++)
             add_iris(face, e);
+        if (part == 1)
+            add_teeth(face);
     }
 }
 
 static float distance(const float a[], const float b[]) { return hypotf(a[0] - b[0], a[1] - b[1]); }
+
+// How much farther than a point of the oval the skin reaches in its direction from the middle of the oval.
+static void reach(const float (*at)[3], float of[TACHY_FACE_OVAL])
+{
+    float middle[2] = {0, 0};
+    for (int i = 0; i < TACHY_FACE_OVAL; i++)
+        for (int k = 0; k < 2; k++)
+            middle[k] += at[face_oval[i]][k] / TACHY_FACE_OVAL;
+    for (int i = 0; i < TACHY_FACE_OVAL; i++) {
+        float x = at[face_oval[i]][0] - middle[0], y = at[face_oval[i]][1] - middle[1];
+        float size = TACHY_MAX(hypotf(x, y), 1), most = size;
+        for (int k = 0; k < TACHY_FACE_SKIN; k++) {
+            float px = at[k][0] - middle[0], py = at[k][1] - middle[1];
+            float aside = fabsf(px * y - py * x) / size, along = (px * x + py * y) / size;
+            most = aside < 0.1f * size && along > most ? along : most;
+        }
+        of[i] = most / size;
+    }
+}
 
 int tachy_face_open(struct tachy_face *face, const tachy_face_points point)
 {
@@ -124,6 +158,7 @@ int tachy_face_open(struct tachy_face *face, const tachy_face_points point)
                 face->ring[r][i][k] = middle[k] + ring_at[r] * (point[face_oval[i]][k] - middle[k]);
     face->mouth_open = distance(point[13], point[14]) > 0.1f * distance(point[78], point[308]);
     face->irises = distance(point[469], point[471]) > 1 && distance(point[474], point[476]) > 1;
+    reach(point, face->reach);
     add_triangles(face);
     return face->radius >= 2 && isfinite(face->radius) ? TACHY_OK : TACHY_ERR_INVAL;
 }
@@ -171,15 +206,38 @@ static void put(struct tachy_face_placed *to, int i, const float at[3], float u,
     to->depth[i] = at[2];
 }
 
+// At a turn the far cheek comes before the oval behind it. There the oval is moved out as far, so that the outline is one smooth
+// line and the mesh does not fold. `out`: by how much, for the rings.
+static void push_oval(const struct tachy_face *face, struct tachy_face_placed *to, float out[TACHY_FACE_OVAL][2])
+{
+    float at[TACHY_FACE_SKIN][3], now[TACHY_FACE_OVAL], middle[2] = {0, 0};
+    for (int i = 0; i < TACHY_FACE_SKIN; i++)
+        memcpy(at[i], (const float[3]){to->corner[i].x, to->corner[i].y, 0}, sizeof(at[i]));
+    reach((const float (*)[3])at, now);
+    for (int i = 0; i < TACHY_FACE_OVAL; i++)
+        for (int k = 0; k < 2; k++)
+            middle[k] += at[face_oval[i]][k] / TACHY_FACE_OVAL;
+    for (int i = 0; i < TACHY_FACE_OVAL; i++) {
+        struct tachy_mesh_corner *c = &to->corner[face_oval[i]];
+        float more = TACHY_CLAMP(now[i] / face->reach[i] - 1, 0, 1);
+        out[i][0] = more * (c->x - middle[0]);
+        out[i][1] = more * (c->y - middle[1]);
+        c->x += out[i][0];
+        c->y += out[i][1];
+    }
+}
+
 static void place_rings(const struct pose *p, struct tachy_face_placed *to)
 {
+    float out[TACHY_FACE_OVAL][2];
+    push_oval(p->face, to, out);
     for (int r = 0; r < TACHY_FACE_RINGS; r++)
         for (int i = 0; i < TACHY_FACE_OVAL; i++) {
             const float *from = p->face->ring[r][i], w = ring_moves[r];
             float at[3] = {from[0], from[1], p->face->point[face_oval[i]][2]}, moved[3];
             move(p, at, face_oval[i], moved);
             for (int k = 0; k < 2; k++)
-                at[k] += w * (moved[k] - at[k]);
+                at[k] += w * (moved[k] + out[i][k] - at[k]);
             put(to, FIRST_RING + r * TACHY_FACE_OVAL + i, at, from[0], from[1]);
         }
 }
@@ -192,13 +250,25 @@ static void place_mouth(const struct pose *p, struct tachy_face_placed *to)
     for (int i = 0; i < TACHY_FACE_LIPS; i++) {
         int across = i <= 10 ? i : 20 - i, n = face_lips[i];
         const struct tachy_mesh_corner *c = &to->corner[n], *upper = &to->corner[face_lips[across]];
-        float at[3] = {c->x, c->y, to->depth[n]}, u = c->u, v = c->v;
-        if (!p->face->mouth_open) {
-            float along = ((c->x - left->x) * (right->x - left->x) + (c->y - left->y) * (right->y - left->y)) / (wide * wide);
-            u = TACHY_CLAMP(along, 0, 1) * TACHY_MOUTH_SIZE;
-            v = i <= 10 ? 0 : hypotf(c->x - upper->x, c->y - upper->y) / wide * TACHY_MOUTH_SIZE;
-        }
-        put(to, FIRST_LIP + i, at, u, v);
+        float at[3] = {c->x, c->y, to->depth[n]};
+        float along = ((c->x - left->x) * (right->x - left->x) + (c->y - left->y) * (right->y - left->y)) / (wide * wide);
+        float v = i <= 10 ? 0 : hypotf(c->x - upper->x, c->y - upper->y) / wide * TACHY_MOUTH_SIZE;
+        put(to, FIRST_LIP + i, at, TACHY_CLAMP(along, 0, 1) * TACHY_MOUTH_SIZE, v);
+    }
+}
+
+// Teeth that the portrait shows hang below the upper lip as long as they are there: a mouth that opens wider shows what is behind
+// the lips below them, one that closes covers them.
+static void place_teeth(const struct pose *p, struct tachy_face_placed *to)
+{
+    const float scale = expf(p->motion->grow);
+    for (int i = 0; i < TACHY_FACE_LIPS; i++) {
+        int n = face_lips[i], over = face_lips[i <= 10 ? i : 20 - i];
+        const struct tachy_mesh_corner *c = &to->corner[n], *upper = &to->corner[over];
+        float now = hypotf(c->x - upper->x, c->y - upper->y), rest = scale * hypotf(c->u - upper->u, c->v - upper->v);
+        float down = now > rest ? rest / now : 1, shown = now < rest ? now / rest : 1; // both 1 of the upper lip
+        float at[3] = {upper->x + down * (c->x - upper->x), upper->y + down * (c->y - upper->y), to->depth[n]};
+        put(to, FIRST_TOOTH + i, at, upper->u + shown * (c->u - upper->u), upper->v + shown * (c->v - upper->v));
     }
 }
 
@@ -269,6 +339,7 @@ void tachy_face_place(const struct tachy_face *face, const struct tachy_face_mot
     }
     place_rings(&p, to);
     place_mouth(&p, to);
+    place_teeth(&p, to);
     place_eyes(&p, to);
     place_irises(&p, to);
     sort(face, to);
@@ -286,7 +357,7 @@ void tachy_face_mesh(const struct tachy_face *face, const struct tachy_face_plac
 {
     for (int i = 0; i < TACHY_FACE_CORNERS; i++) {
         const struct tachy_mesh_corner *c = &placed->corner[i];
-        bool inside = i >= FIRST_LIP && i < FIRST_LID && !face->mouth_open; // its texture has one size for all planes
+        bool inside = i >= FIRST_LIP && i < FIRST_TOOTH; // its texture has one size for all planes
         mesh->corner[0][i] = *c;
         mesh->corner[1][i] = (struct tachy_mesh_corner){c->x / 2, c->y / 2, inside ? c->u : c->u / 2, inside ? c->v : c->v / 2};
     }
@@ -294,12 +365,11 @@ void tachy_face_mesh(const struct tachy_face *face, const struct tachy_face_plac
     for (int i = 0; i < face->triangles; i++) {
         const int16_t *c = face->triangle[placed->order[i]].corner;
         mesh->mouth = i == face->mouth ? mesh->triangles : mesh->mouth;
-        mesh->mouth_end = i == face->eyes ? mesh->triangles : mesh->mouth_end;
+        mesh->mouth_end = i == face->teeth ? mesh->triangles : mesh->mouth_end;
         if (!faces_camera(placed, c))
             continue;
         for (int k = 0; k < 3; k++)
             mesh->triangle[mesh->triangles][k] = c[k];
         mesh->triangles++;
     }
-    mesh->mouth_end = face->mouth_open ? mesh->mouth : mesh->mouth_end;
 }

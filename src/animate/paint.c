@@ -130,7 +130,7 @@ void tachy_face_paint(const struct tachy_face *face, const struct tachy_face_pla
         int n = placed->order[i];
         const int16_t *k = face->triangle[n].corner;
         const struct tachy_mesh_corner *c[3] = {&placed->corner[k[0]], &placed->corner[k[1]], &placed->corner[k[2]]};
-        const struct texture *t = n >= face->mouth && n < face->eyes && !face->mouth_open ? &inside : &skin;
+        const struct texture *t = n >= face->mouth && n < face->teeth ? &inside : &skin;
         struct shape s;
         if (shape_of(&s, c, t, plane))
             paint(&s, t, plane);

@@ -140,6 +140,33 @@ static void at_rest_the_picture_stays(void)
     CHECK(painted > 1000);
 }
 
+// A mouth that opens farther shows what is behind the lips, below teeth as long as the picture's.
+static void teeth_keep_their_length(void)
+{
+    static struct tachy_face face;
+    static struct tachy_face_motion m;
+    static struct tachy_face_placed placed;
+    tachy_face_points p;
+    scatter(p);
+    memcpy(p[13], (const float[3]){100, 100, 0}, sizeof(p[0]));
+    memcpy(p[14], (const float[3]){100, 112, 0}, sizeof(p[0]));
+    memcpy(p[78], (const float[3]){80, 106, 0}, sizeof(p[0]));
+    memcpy(p[308], (const float[3]){120, 106, 0}, sizeof(p[0]));
+    CHECK_INT(tachy_face_open(&face, p), TACHY_OK);
+    CHECK(face.mouth_open && face.eyes - face.teeth == face.teeth - face.mouth && face.teeth > face.mouth);
+    for (int wide = -6; wide <= 20; wide += 13) {
+        m.offset[14][1] = (float)wide;
+        tachy_face_place(&face, &m, &placed);
+        const int16_t *t = NULL;
+        for (int i = face.teeth; i < face.eyes && !t; i++)
+            for (int k = 0; k < 3; k++)
+                t = fabsf(placed.corner[face.triangle[i].corner[k]].u - 100) < 0.01f &&
+                            fabsf(placed.corner[face.triangle[i].corner[k]].y - TACHY_MIN(112, 112 + wide)) < 0.01f
+                        ? &face.triangle[i].corner[k] : t;
+        CHECK(t && fabsf(placed.corner[*t].v - (float)TACHY_MIN(112, 112 + wide)) < 0.01f);
+    }
+}
+
 // Irises go with the driver's, the lids stay; a driver whose irises are not known leaves them between the corners of the eye.
 static void irises_follow_the_gaze(void)
 {
@@ -181,5 +208,5 @@ static void irises_follow_the_gaze(void)
     CHECK(!face.irises);
 }
 
-TEST_MAIN(TEST_CASE(irises_follow_the_gaze), TEST_CASE(a_head_pose_is_found), TEST_CASE(signs_follow_the_face_alone), TEST_CASE(motion_is_told_apart), TEST_CASE(a_face_without_extent_is_none),
+TEST_MAIN(TEST_CASE(teeth_keep_their_length), TEST_CASE(irises_follow_the_gaze), TEST_CASE(a_head_pose_is_found), TEST_CASE(signs_follow_the_face_alone), TEST_CASE(motion_is_told_apart), TEST_CASE(a_face_without_extent_is_none),
           TEST_CASE(at_rest_the_picture_stays))
