@@ -171,7 +171,7 @@ static bool begin(struct shell *s, struct job *j, int argc, char **argv, int *st
         return false;
     cli_level(&j->c);
     tachy_settings_yaml(&j->config, j->c.settings, 0);
-    tachy_settings_yaml(&j->config_all, j->c.settings, ~0u);
+    tachy_settings_yaml(&j->config_all, j->c.settings, ~UINT64_C(0));
     if (j->c.verb == &verb_profile || runs_task(j->c.verb))
         return true;
     *status = cli_run(&j->c);

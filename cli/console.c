@@ -411,7 +411,7 @@ int console_run(struct cli *c, int (*work)(void *arg), void *arg)
     pthread_t thread;
     char *config, *all;
     tachy_settings_yaml(&config, c->settings, 0);
-    tachy_settings_yaml(&all, c->settings, ~0u);
+    tachy_settings_yaml(&all, c->settings, ~UINT64_C(0));
     k->config = config;
     k->config_all = all;
     message_log(&slot); // the run's errors and those of commands are kept apart

@@ -38,8 +38,8 @@ int file_camera_resolve(struct file_input *in, const char *path, AVDictionary **
                    errno == EACCES ? "; its users are in the group video" : errno == EBUSY ? "; another program has it" : "");
     else if (err == TACHY_OK)
         err = camera_choose(c, &mode, log);
-    if (err == TACHY_OK && mode.exposure != 0)
-        err = camera_expose(path, mode.exposure, log);
+    if (err == TACHY_OK && in->camera_mode.exposure != 0)
+        err = camera_expose(path, in->camera_mode.exposure, log);
     if (err == TACHY_OK)
         tachy_msg(log, TACHY_LOG_INFO, "%s is %s: %dx%d, %.4g fps, %s", path, c->name, mode.width, mode.height,
                   mode.rate.den ? (double)mode.rate.num / mode.rate.den : 0., mode.format);
