@@ -191,6 +191,7 @@ int run_take_arguments(struct cli *c)
     bool named = !strcmp(tachy_settings_origin(c->settings, "output.file"), "command line");
     bool with_i = !strcmp(tachy_settings_origin(c->settings, "input.files"), "command line") &&
                   tachy_settings_list(c->settings, "input.files", &given) > 0;
+    with_i = with_i || tachy_settings_is_set(c->settings, "animation.audio");
     bool output = last && !named &&
                   (!strcmp(last, "-") ? tachy_settings_str(c->settings, "output.format") != NULL
                                       : c->n_args == (with_i ? 1 : 2) && (with_i || is_output(last, c->args[0])));

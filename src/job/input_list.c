@@ -41,7 +41,10 @@ static int add_folder(tachy_job *j, const char *folder)
 int job_list_inputs(tachy_job *j)
 {
     const char *const *given;
+    const char *sound = tachy_settings_str(j->set, "animation.audio");
     size_t n = tachy_settings_list(j->set, "input.files", &given);
+    if (!n && sound)
+        return add(j, strdup(sound));
     int err = n ? TACHY_OK : tachy_fail(j->p.log, TACHY_ERR_INVAL, "no input is given: tachy %s FILE", j->p.task);
     for (size_t i = 0; i < n && err == TACHY_OK; i++) {
         struct stat st;

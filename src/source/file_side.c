@@ -206,12 +206,14 @@ int file_side_open(tachy_source *s)
     struct file *p = file_of(s);
     tachy_side *side = s->side;
     side->url = strdup(s->url);
-    side->video_disposition = p->st->disposition;
-    if (!side->url || av_dict_copy(&side->metadata, p->in.fmt->metadata, 0) < 0 ||
-        av_dict_copy(&side->video_metadata, p->st->metadata, 0) < 0)
+    if (!side->url || av_dict_copy(&side->metadata, p->in.fmt->metadata, 0) < 0)
+        return TACHY_ERR_NOMEM;
+    if (p->st) // sound has no video beside it
+        side->video_disposition = p->st->disposition;
+    if (p->st && av_dict_copy(&side->video_metadata, p->st->metadata, 0) < 0)
         return TACHY_ERR_NOMEM;
     int err = add_streams(s);
-    if (!err)
+    if (!err && p->st)
         err = add_video_side_data(p, side);
     return err ? err : add_chapters(s);
 }

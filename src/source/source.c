@@ -51,6 +51,8 @@ static bool params_ok(const struct tachy_source_params *p)
 
 static const struct tachy_source_ops *choose(const struct tachy_source_params *p)
 {
+    if (p->sound)
+        return &tachy_source_sound;
     if (!p->backend && p->reconnect > 0 && tachy_source_again.probe(p->url))
         return &tachy_source_again;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(sources); i++)

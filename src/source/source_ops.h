@@ -60,8 +60,8 @@ struct tachy_source {
     max_align_t priv[];
 };
 
-// tachy_source_again: of params.reconnect, over a source of its own.
-extern const struct tachy_source_ops tachy_source_file, tachy_source_null, tachy_source_again;
+// tachy_source_again: of params.reconnect, over a source of its own. tachy_source_sound: of params.sound.
+extern const struct tachy_source_ops tachy_source_file, tachy_source_null, tachy_source_again, tachy_source_sound;
 
 // The file that a source of this url reads, or the folder of numbered pictures and of lists of files; *path (free with
 // free()) is NULL for standard input, made-up frames and what is not there. TACHY_ERR_UNSUPPORTED: an

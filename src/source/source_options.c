@@ -82,6 +82,7 @@ void tachy_source_read_settings(struct tachy_source_params *p, const tachy_setti
     p->max_frames = tachy_settings_int(s, "input.max_frames");
     p->every_nth = (int)tachy_settings_int(s, "input.every_nth");
     p->rate = tachy_settings_rate(s, "input.rate");
+    p->sound = tachy_settings_is_set(s, "animation.audio");
     p->loop = tachy_settings_bool(s, "input.loop");
     p->filter = tachy_settings_str(s, "input.filter");
     tachy_settings_size(s, "input.camera_size", &p->camera_width, &p->camera_height);

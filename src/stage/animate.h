@@ -19,6 +19,8 @@ struct drive {
     struct animate_portrait *portrait[ANIMATE_PORTRAITS];
     int nb;
     struct tachy_face_strength strength;
+    bool hears; // frames are pictures of sound, which opens the mouth
+    double tick; // seconds
     struct tachy_stage_dial dial[DRIVE_DIALS];
 };
 

@@ -1,4 +1,5 @@
 #include "stage/animate.h"
+#include "animate/speech.h"
 #include "base/options.h"
 #include "base/path.h"
 #include "stage/composite.h"
@@ -20,6 +21,7 @@ struct drive_state {
     int shown;        // the portrait that `motion` is of
     tachy_face_points neutral;
     struct tachy_face_motion motion; // of the frame before
+    struct tachy_speech speech;
 };
 
 static const struct tachy_option options[] = {
@@ -33,6 +35,9 @@ static const struct tachy_option options[] = {
     {"animation.image", "image", 0, TACHY_OPT_LIST, .arg = "FILE", .group = "Animation",
      .help = "picture of the face that moves as the input's does, or a folder of such; given again, there are several, which "
              "keys 1 to 9 switch between"},
+    {"animation.audio", "audio", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Animation",
+     .help = "the portrait says what is heard in this file, without an input: its sound moves the mouth and is in the output; 25 "
+             "frames a second or --rate"},
     {"animation.portrait", "portrait", 0, TACHY_OPT_INT, "1", .min = 1, .max = ANIMATE_PORTRAITS, .arg = "N", .group = "Animation",
      .help = "number of the portrait that is shown; can change during a run (keys 1 to 9)"},
     {"animation.mirror", "mirror", 0, TACHY_OPT_BOOL, "false", .group = "Animation",
@@ -114,7 +119,7 @@ static int read_portrait(const char *file, const tachy_frame *like, tachy_frame 
     return err;
 }
 
-// Stages of the host that look at portraits: the task's own, or where frames are on a GPU one opened beside it.
+// Stages of the host that look at portraits: the task's own, or one opened beside it if frames are on a GPU or are sound.
 struct looker {
     struct tachy_stage *track; // of the task or of `own`
     tachy_task own;
@@ -127,7 +132,7 @@ static int looker_open(struct looker *l, const struct tachy_stage *st, const tac
 {
     tachy_settings *host = NULL;
     l->track = tachy_stage_before(st, "track");
-    if (!st->task->devices)
+    if (!st->task->devices && l->track)
         return TACHY_OK;
     l->own = (tachy_task){.name = st->task->name, .log = st->task->log, .eyes = 1, .pinned = -1};
     int err = tachy_settings_copy(&host, s, st->task->log);
@@ -235,6 +240,8 @@ static int drive_open(struct tachy_stage *st, const tachy_settings *s)
     static const char *const paths[DRIVE_DIALS] = {"animation.portrait", "animation.mirror", "animation.recalibrate"};
     d->strength.pose = (float)tachy_settings_float(s, "animation.pose");
     d->strength.expression = (float)tachy_settings_float(s, "animation.expression");
+    d->hears = tachy_settings_is_set(s, "animation.audio");
+    st->flags |= d->hears ? TACHY_STAGE_READS : 0;
     int err = add_portraits(st, s);
     if (err == TACHY_OK && shown > d->nb)
         err = tachy_fail(st->task->log, TACHY_ERR_INVAL, "--portrait %d: --image names %d", shown, d->nb);
@@ -284,6 +291,25 @@ static void follow(struct drive *d, struct drive_state *s, const struct tachy_re
     tachy_face_drive(&p->face, s->neutral, now, &d->strength, &s->motion);
 }
 
+// Where the portrait moves to with what is heard.
+static void speak(const struct drive *d, struct drive_state *s, const struct tachy_item *item)
+{
+    const struct animate_portrait *p = d->portrait[s->shown];
+    tachy_face_points now;
+    if (item->anew)
+        s->speech = (struct tachy_speech){0};
+    tachy_speech_hear(&s->speech, item->in->data[0], (double)item->in->duration * d->tick);
+    tachy_speech_face(&s->speech, p->face.point, now);
+    tachy_face_drive(&p->face, p->face.point, now, &d->strength, &s->motion);
+}
+
+static int drive_start(struct tachy_stage *st, struct tachy_video_info *video)
+{
+    struct drive *d = tachy_stage_priv(st);
+    d->tick = (double)video->time_base.num / video->time_base.den;
+    return TACHY_OK;
+}
+
 static void drive_run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
     struct drive *d = tachy_stage_priv(st);
@@ -297,7 +323,10 @@ static void drive_run(struct tachy_stage *st, void *worker, void *state, const s
     if (s->shown != shown)
         memset(&s->motion, 0, sizeof(s->motion)); // its pixels are another portrait's
     s->shown = shown;
-    follow(d, s, driver_of(item));
+    if (d->hears)
+        speak(d, s, item);
+    else
+        follow(d, s, driver_of(item));
     to->motion = s->motion;
 }
 
@@ -328,6 +357,7 @@ const struct tachy_stage_ops tachy_stage_drive = {
     .item_size = sizeof(struct drive_item),
     .open = drive_open,
     .close = drive_close,
+    .start = drive_start,
     .run = drive_run,
     .state_open = drive_state_open,
     .state_close = free,

@@ -11,8 +11,18 @@ static const struct tachy_task_stage stages[] = {
     {0},
 };
 
+// Sound has no face that could be followed.
+static const struct tachy_task_stage spoken[] = {
+    {&tachy_stage_drive, NULL},
+    {&tachy_stage_animate, NULL},
+    {0},
+};
+
+static const struct tachy_task_stage *choose(const tachy_settings *s) { return tachy_settings_is_set(s, "animation.audio") ? spoken : stages; }
+
 static const struct tachy_example examples[] = {
     {"tachy animate --image portrait.jpg talk.mp4", "writes talk.animate.mp4: the portrait talks"},
+    {"tachy animate --image portrait.jpg --audio speech.wav", "writes speech.animate.mkv: the portrait says it"},
     {"tachy animate --image portrait.jpg -i /dev/video0 -o window", "live, from a camera to a window"},
     {"tachy animate --image portraits/ -i /dev/video0 -o /dev/video2", "into a call; keys 1 to 9 switch portraits"},
     {0},
@@ -23,6 +33,14 @@ static int check(const tachy_settings *s, const struct tachy_log *log)
     const char *const *files;
     if (!tachy_settings_list(s, "animation.image", &files))
         return tachy_fail(log, TACHY_ERR_INVAL, "animate: which picture is to move? Name it with --image FILE");
+    if (!tachy_settings_is_set(s, "animation.audio"))
+        return TACHY_OK;
+    if (tachy_settings_list(s, "input.files", &files))
+        return tachy_fail(log, TACHY_ERR_INVAL, "animate: --audio moves the mouth if there is no driver: leave it or the input out");
+    if (tachy_settings_bool(s, "input.loop"))
+        return tachy_fail(log, TACHY_ERR_INVAL, "animate: --audio ends with its sound: leave --loop out");
+    if (!strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "animate: --audio runs on the CPU only: leave --device cuda out");
     return TACHY_OK;
 }
 
@@ -37,5 +55,6 @@ const struct tachy_task_ops tachy_task_animate = {
         },
     .shared = tachy_track_options,
     .stages = stages,
+    .choose = choose,
     .check = check,
 };

@@ -1,12 +1,13 @@
 """tachy animate: the portrait moves as its driver, outside of the mesh it stays, and what it refuses."""
 import json
 import subprocess
+import wave
 
 import cv2
 import numpy as np
 
 import common
-from common import DEPS, ffprobe, models, run
+from common import DEPS, ffprobe, models, run, shared
 from terminal import Terminal
 
 FACE = DEPS / "media" / "astronaut.png"
@@ -136,6 +137,60 @@ class Animate(common.Case):
         before = [x for f, x in zip(made, leans) if f[0, 0].max() < 3][0]
         self.assertGreater(before, 5, leans)
         self.assertLess(leans[-1], before / 4, leans)
+
+    def mouth(self, clip):
+        """How far the lips are apart in each frame, shares of the eyes' distance."""
+        run("track", "--no-smoothing", clip, "-o", self.tmp / "p.jsonl", "-y")
+        lines = (self.tmp / "p.jsonl").read_text().splitlines()
+        points = [np.array(json.loads(line)["regions"][0]["points"])[:, :2] for line in lines]
+        return np.array([np.linalg.norm(p[13] - p[14]) / np.linalg.norm(p[33] - p[263]) for p in points])
+
+    def test_speech_opens_the_mouth(self):
+        speech, out = shared("media/flp_speech_a-01.wav"), self.tmp / "out.mkv"
+        run("animate", "--image", shared("media/portrait_pd_s0.jpg"), "--audio", speech, out, "-c:v", "ffv1", "-y")
+        with wave.open(str(speech)) as f:
+            rate = f.getframerate()
+            samples = np.frombuffer(f.readframes(f.getnframes()), np.int16).reshape(-1, f.getnchannels())[:, 0] / 32768
+        loud = np.array([np.sqrt((samples[max(0, int((i - 0.5) / 25 * rate)):int((i + 1.5) / 25 * rate)] ** 2).mean())
+                         for i in range(-(-len(samples) * 25 // rate))])
+        open_by = self.mouth(out)
+        self.assertEqual(len(open_by), len(loud))
+        correlation = np.corrcoef(np.sqrt(loud), open_by)[0, 1]
+        print("correlation of mouth and envelope", round(correlation, 3), "opening p95", round(np.quantile(open_by, 0.95), 3))
+        self.assertGreater(correlation, 0.8)
+        self.assertGreater(np.quantile(open_by, 0.95) - open_by.min(), 0.05)
+        kinds = {s["codec_type"]: s for s in ffprobe(out)["streams"]}
+        sound = subprocess.run(["ffmpeg", "-v", "error", "-i", str(out), "-vn", "-ac", "1", "-f", "f32le", "-"], capture_output=True,
+                               check=True).stdout
+        sound = np.frombuffer(sound, np.float32)
+        self.assertEqual(kinds["audio"]["sample_rate"], str(rate))
+        self.assertEqual(len(sound), len(samples))
+        self.assertLess(abs(sound - samples).max(), 1e-3)
+
+    def test_silence_keeps_the_mouth_closed(self):
+        quiet, out = self.tmp / "quiet.wav", self.tmp / "out.mkv"
+        noise = np.random.default_rng(1).normal(0, 10 ** (-75 / 20), 48000) * 32768
+        with wave.open(str(quiet), "wb") as f:
+            f.setparams((1, 2, 16000, 0, "NONE", ""))
+            f.writeframes(np.concatenate([np.zeros(16000), noise]).astype("<i2").tobytes())
+        p = run("animate", "--image", self.portrait(), "--audio", quiet, "-r", 10, "-o", out, "-c:v", "ffv1", "-y")
+        made = self.frames(out)
+        self.assertEqual(len(made), 40, p.stderr)
+        for frame in made[1:]:
+            self.assertTrue((frame == made[0]).all())
+        name = self.tmp / "quiet.animate.mkv"
+        run("animate", "--image", self.portrait(), "--audio", quiet, "-r", 5, "-ss", 1, "-t", 1)
+        self.assertEqual(len(self.frames(name)), 5)
+
+    def test_sound_that_cannot_be_used(self):
+        out, mute = self.tmp / "out.mkv", self.driver([0])
+        for args, status, text in [(["--audio", mute], 1, "holds no sound"), (["--audio", self.tmp / "none.wav"], 1, "No such file"),
+                                   (["--audio", mute, "-i", mute], 2, "leave it or the input out"),
+                                   (["--audio", mute, "--loop"], 2, "leave --loop out")]:
+            p = run("animate", "--image", self.portrait(), *args, "-o", out, check=False)
+            self.assertEqual(p.returncode, status, p.stderr)
+            self.assertIn(text, p.stderr)
+            self.assertFalse(out.exists())
 
     def test_portraits_that_cannot_be_used(self):
         driver, out = self.driver([0]), self.tmp / "out.mkv"
