@@ -171,14 +171,16 @@ static bool is_output(const char *name, const char *input)
 {
     static const char *const written[] = {"rtmp://", "rtmps://", "srt://", "udp://", "rtp://", "tcp://", "/dev/null"};
     static const char *const either[] = {"rtsp://", "/dev/video"};
+    static const char *const shown[] = {"window", "pipewire"};
     for (size_t i = 0; i < sizeof(written) / sizeof(written[0]); i++)
         if (is_kind(name, written[i]))
             return true;
     for (size_t i = 0; i < sizeof(either) / sizeof(either[0]); i++)
         if (is_kind(name, either[i]))
             return !is_kind(input, either[i]);
-    if (!strcmp(name, "window") || is_kind(name, "window:"))
-        return access(name, F_OK) != 0;
+    for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
+        if (is_kind(name, shown[i]) && (!name[strlen(shown[i])] || name[strlen(shown[i])] == ':'))
+            return access(name, F_OK) != 0;
     if (is_kind(name, "http://"))
         return name[strlen(name) - 1] == '/';
     const char *dot = strrchr(name, '.');

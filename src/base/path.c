@@ -55,7 +55,13 @@ bool tachy_path_is_address(const char *name)
     return n > 1 && !strncmp(name + n, "://", 3);
 }
 
-bool tachy_path_is_window(const char *name) { return !strncmp(name, "window", 6) && (!name[6] || name[6] == ':'); }
+bool tachy_path_says(const char *name, const char *word)
+{
+    size_t n = strlen(word);
+    return !strncmp(name, word, n) && (!name[n] || name[n] == ':');
+}
+
+bool tachy_path_is_shown(const char *name) { return tachy_path_says(name, "window") || tachy_path_says(name, "pipewire"); }
 
 bool tachy_path_is_video_device(const char *name)
 {

@@ -21,8 +21,10 @@ bool tachy_path_is_picture(const char *name);
 
 // "https://...", "rtmp://...": an address, not a file.
 bool tachy_path_is_address(const char *name);
-// "window", "window:full": on a screen, not a file.
-bool tachy_path_is_window(const char *name);
+// "window", "window:full", "pipewire:NAME": shown to a person or by other programs, not a file.
+bool tachy_path_is_shown(const char *name);
+// Whether it is the word, or begins with the word and a colon: "screen", "screen::0".
+bool tachy_path_says(const char *name, const char *word);
 
 // "/dev/video0": a device of Video4Linux2, not a file.
 bool tachy_path_is_video_device(const char *name);

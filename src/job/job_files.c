@@ -46,7 +46,7 @@ bool job_writes_files(const tachy_job *j)
     bool any = !j->nb_outputs;
     for (int i = 0; i < j->nb_outputs; i++) {
         const char *name = tachy_output_name(j->outputs[i]);
-        any = any || !(tachy_path_is_address(name) || tachy_path_is_window(name) || tachy_path_is_video_device(name));
+        any = any || !(tachy_path_is_address(name) || tachy_path_is_shown(name) || tachy_path_is_video_device(name));
     }
     return any && !job_writes_nothing(j);
 }
@@ -174,7 +174,7 @@ static bool output_exists(const char *name, char *found, size_t size)
 {
     const char *end, *number;
     int digits;
-    if (tachy_path_is_window(name) || tachy_path_is_video_device(name))
+    if (tachy_path_is_shown(name) || tachy_path_is_video_device(name))
         return false;
     name = tachy_path_local(name);
     snprintf(found, size, "%s", name);

@@ -4,12 +4,12 @@
 const struct tachy_option tachy_job_options[] = {
     {"input.files", "input", 'i', TACHY_OPT_LIST, .arg = "FILE", .group = "Input",
      .verbs = TACHY_VERB_RUN | TACHY_VERB_PROBE | TACHY_VERB_CURATE,
-     .help = "video, picture, numbered pictures (shot_%04d.png), folder, address, or - for standard input; arguments "
-             "without an option are inputs as well"},
+     .help = "video, picture, numbered pictures (shot_%04d.png), folder, address, /dev/video0, screen, or - for standard input; "
+             "arguments without an option are inputs as well"},
     {"output.file", "output", 'o', TACHY_OPT_LIST, .arg = "FILE", .group = "Output",
      .verbs = TACHY_VERB_RUN | TACHY_VERB_MODEL | TACHY_VERB_COMPARE | TACHY_VERB_CURATE | TACHY_VERB_BENCH | TACHY_VERB_RESULTS,
      .help = "where to write; a folder ending in / takes derived names, - is standard output, window a screen, "
-             "/dev/video2 a virtual camera, http://127.0.0.1:8090/ serves a browser. Given again, the run has "
+             "/dev/video2 and pipewire cameras for other programs, http://127.0.0.1:8090/ serves a browser. Given again, the run has "
              "several outputs; [key=value:...] before a name are options of that one (docs/sink.md)"},
     {"output.format", "format", 'f', TACHY_OPT_STRING, .arg = "NAME", .group = "Output", .verbs = TACHY_VERB_RUN,
      .help = "FFmpeg's muxer, or null, framemd5, json; by file name without it"},

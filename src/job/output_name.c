@@ -45,6 +45,8 @@ static char *local_name(const char *input)
 {
     if (!strncmp(input, "null:", 5))
         return strdup("null");
+    if (tachy_path_says(input, "screen"))
+        return strdup("screen");
     if (!strncmp(input, "/dev/", 5))
         return strdup(strrchr(input, '/') + 1);
     if (tachy_path_local(input) > input || !strstr(input, "://"))

@@ -110,8 +110,8 @@ static int allow_output(struct tachy_landlock *l, const char *url)
     struct stat st;
     if (!strcmp(name, "-") || !strncmp(name, "pipe:", 5))
         return TACHY_OK;
-    if (tachy_path_is_window(url))
-        return tachy_fail(l->log, TACHY_ERR_INVAL, "--sandbox opens no sockets, which a window is shown by; name a file or a pipe");
+    if (tachy_path_is_shown(url))
+        return tachy_fail(l->log, TACHY_ERR_INVAL, "--sandbox opens no sockets, which %s is shown by; name a file or a pipe", url);
     if (name == url && strstr(url, "://"))
         return tachy_fail(l->log, TACHY_ERR_INVAL, "--sandbox opens no sockets; name a file or a pipe instead of %s", url);
     if (stat(name, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))

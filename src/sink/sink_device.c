@@ -1,9 +1,8 @@
 #include "base/clock.h"
 #include "base/path.h"
 #include "base/v4l2.h"
-#include "sink/pixels.h"
 #include "sink/sink_ops.h"
-#include "sink/turn.h"
+#include "sink/upright.h"
 
 #include <fcntl.h>
 #include <libavutil/imgutils.h>
@@ -28,12 +27,8 @@ struct device {
     int fd; // -1: closed
     struct v4l2_pix_format pix; // as it takes them
     enum AVPixelFormat format;
-    tachy_pixels *plain; // made of pictures that are turned: not all formats can be; NULL: none is
-    tachy_pixels *pixels;
+    struct tachy_upright upright;
     uint8_t *picture; // pix.sizeimage bytes
-    struct tachy_color color; // of what is written
-    int turned;       // degrees clockwise, of stored pictures
-    bool flipped;
 };
 
 static struct device *device_of(const tachy_sink *s) { return (struct device *)(uintptr_t)s->priv; }
@@ -99,28 +94,17 @@ static int set_format(tachy_sink *s, int width, int height, bool bt601)
 static int device_start(tachy_sink *s, const struct tachy_video_info *info)
 {
     struct device *d = device_of(s);
-    bool lies = info->rotation % 180;
-    struct tachy_color c = tachy_pixels_resolve(info->color, tachy_pix_to_av(info->format), info->width, info->height);
-    if (!is_bt601(c))
-        c.matrix = AVCOL_SPC_BT709;
-    c.range = AVCOL_RANGE_MPEG;
-    d->turned = info->rotation;
-    d->flipped = info->flipped;
-    int err = set_format(s, lies ? info->height : info->width, lies ? info->width : info->height, is_bt601(c));
+    struct tachy_color c = tachy_upright_color(info);
+    int width, height;
+    tachy_upright_size(info, &width, &height);
+    int err = set_format(s, width, height, is_bt601(c));
     if (err < 0)
         return err;
     if (!(d->picture = calloc(1, d->pix.sizeimage)))
         return TACHY_ERR_NOMEM;
     tachy_msg(s->params.log, TACHY_LOG_INFO, "%s: takes %ux%u, %s", s->params.url, d->pix.width, d->pix.height,
               av_get_pix_fmt_name(d->format));
-    struct tachy_pixels_params p = {AV_PIX_FMT_YUV420P, info->width, info->height, c, s->params.log};
-    if (d->turned || d->flipped)
-        err = tachy_pixels_open(&d->plain, &p);
-    p.format = d->format;
-    p.width = (int)d->pix.width;
-    p.height = (int)d->pix.height;
-    d->color = c;
-    return err < 0 ? err : tachy_pixels_open(&d->pixels, &p);
+    return tachy_upright_open(&d->upright, info, d->format, (int)d->pix.width, (int)d->pix.height, s->params.log);
 }
 
 // ---- Pictures
@@ -161,33 +145,13 @@ static int put(tachy_sink *s)
     return TACHY_OK;
 }
 
-// As it is to be seen.
-static int turn(struct device *d, AVFrame **picture, struct tachy_color color)
-{
-    AVFrame *plain = NULL, *upright = NULL;
-    int err = tachy_pixels_run(d->plain, *picture, color, &plain);
-    if (err == TACHY_OK)
-        err = tachy_turn(plain, d->turned, d->flipped, &upright);
-    av_frame_free(&plain);
-    av_frame_free(picture);
-    *picture = upright;
-    return err;
-}
-
 static int device_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r)
 {
     struct device *d = device_of(s);
-    AVFrame *in, *made = NULL;
+    AVFrame *made;
     if (!f)
         return tachy_fail(s->params.log, TACHY_ERR_INVAL, "%s: this run makes no pictures to show; choose another --mode", s->params.url);
-    int err = tachy_frame_to_av(&in, f);
-    if (err < 0)
-        return err;
-    if (d->plain)
-        err = turn(d, &in, f->color);
-    if (err == TACHY_OK)
-        err = tachy_pixels_run(d->pixels, in, d->plain ? d->color : f->color, &made);
-    av_frame_free(&in);
+    int err = tachy_upright_run(&d->upright, f, &made);
     if (err == TACHY_OK)
         pack(d, made);
     av_frame_free(&made);
@@ -201,8 +165,7 @@ static void device_close(tachy_sink *s)
     struct device *d = device_of(s);
     if (d->fd > 0)
         close(d->fd);
-    tachy_pixels_close(&d->plain);
-    tachy_pixels_close(&d->pixels);
+    tachy_upright_close(&d->upright);
     free(d->picture);
 }
 

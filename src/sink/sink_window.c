@@ -229,7 +229,7 @@ static void *window_main(void *sink)
 
 // ---- The sink
 
-static bool window_probe(const char *url, const char *format) { return !format && url && tachy_path_is_window(url); }
+static bool window_probe(const char *url, const char *format) { return !format && url && tachy_path_says(url, "window"); }
 
 // "window:full,mirror"
 static int read_words(tachy_sink *s)

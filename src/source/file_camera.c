@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-// A camera as an input of FFmpeg's library of devices, which is loaded when it is wanted: it brings along what few need.
+// A camera or a screen as an input of FFmpeg's library of devices, which is loaded when it is wanted: it brings along what few need.
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -22,11 +22,46 @@ static void load_devices(void)
         add(); // it stays
 }
 
+// Sets in->camera.
+static int find_device(struct file_input *in, const char *kind, const char *path, const struct tachy_log *log)
+{
+    pthread_once(&once, load_devices);
+    in->camera = av_find_input_format(kind);
+    return in->camera ? TACHY_OK
+                      : tachy_fail(log, TACHY_ERR_UNAVAILABLE, "%s: needs %s of FFmpeg's library of devices; install libavdevice%u", path, kind,
+                                   avformat_version() >> 16);
+}
+
+static void ask_mode(const struct camera_mode *mode, AVDictionary **options)
+{
+    char text[64];
+    if (mode->width) {
+        snprintf(text, sizeof(text), "%dx%d", mode->width, mode->height);
+        av_dict_set(options, "video_size", text, 0);
+    }
+    if (mode->rate.num) {
+        snprintf(text, sizeof(text), "%d/%d", mode->rate.num, mode->rate.den);
+        av_dict_set(options, "framerate", text, 0);
+    }
+}
+
+int file_screen_resolve(struct file_input *in, const char *name, AVDictionary **options, const struct tachy_log *log)
+{
+    struct camera_mode mode = in->camera_mode;
+    int err = find_device(in, "x11grab", name, log);
+    if (err < 0)
+        return err;
+    if (!mode.rate.num)
+        mode.rate = (struct tachy_rational){30, 1};
+    ask_mode(&mode, options);
+    in->name = strdup(name[6] ? name + 7 : ""); // FFmpeg takes "" for $DISPLAY
+    return TACHY_OK;
+}
+
 int file_camera_resolve(struct file_input *in, const char *path, AVDictionary **options, const struct tachy_log *log)
 {
     enum { TIMEOUT = 10 };
     struct camera_mode mode = in->camera_mode;
-    char text[64];
     struct camera *c = malloc(sizeof(*c));
     int err = c ? camera_read(c, path) : TACHY_ERR_NOMEM;
     if (err == TACHY_ERR_NOT_FOUND)
@@ -46,20 +81,11 @@ int file_camera_resolve(struct file_input *in, const char *path, AVDictionary **
     free(c);
     if (err < 0)
         return err;
-    pthread_once(&once, load_devices);
-    in->camera = av_find_input_format("v4l2");
-    if (!in->camera)
-        return tachy_fail(log, TACHY_ERR_UNAVAILABLE, "%s: cameras need FFmpeg's library of devices; install libavdevice%u", path,
-                          avformat_version() >> 16);
+    err = find_device(in, "v4l2", path, log);
+    if (err < 0)
+        return err;
     av_dict_set(options, "input_format", mode.format, 0);
-    if (mode.width) {
-        snprintf(text, sizeof(text), "%dx%d", mode.width, mode.height);
-        av_dict_set(options, "video_size", text, 0);
-    }
-    if (mode.rate.num) {
-        snprintf(text, sizeof(text), "%d/%d", mode.rate.num, mode.rate.den);
-        av_dict_set(options, "framerate", text, 0);
-    }
+    ask_mode(&mode, options);
     in->timeout = in->timeout ? in->timeout : TIMEOUT;
     in->name = strdup(path);
     return TACHY_OK;

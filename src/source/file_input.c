@@ -89,7 +89,7 @@ static int open_failed(const struct file_input *in, const char *url, int e, cons
     return tachy_fail(log, err, "%s: cannot be opened: %s", url, tachy_av_text(e, text));
 }
 
-enum input_kind { INPUT_STDIN, INPUT_CAMERA, INPUT_PATH, INPUT_PATTERN, INPUT_ADDRESS, INPUT_MISSING };
+enum input_kind { INPUT_STDIN, INPUT_CAMERA, INPUT_SCREEN, INPUT_PATH, INPUT_PATTERN, INPUT_ADDRESS, INPUT_MISSING };
 
 // What a url stands for. *path: without file:, for all but addresses; *st: of what lies there.
 static enum input_kind kind_of(const char *url, const char **path, struct stat *st)
@@ -101,6 +101,8 @@ static enum input_kind kind_of(const char *url, const char **path, struct stat *
         return INPUT_STDIN;
     if (tachy_path_is_video_device(*path))
         return INPUT_CAMERA;
+    if (tachy_path_says(url, "screen") && access(url, F_OK))
+        return INPUT_SCREEN;
     if (!stat(*path, st))
         return INPUT_PATH;
     int missing = errno;
@@ -125,6 +127,7 @@ int tachy_source_reads(const char *url, char **out)
     case INPUT_MISSING:
         return TACHY_OK;
     case INPUT_CAMERA:
+    case INPUT_SCREEN:
     case INPUT_ADDRESS:
         return TACHY_ERR_UNSUPPORTED;
     case INPUT_PATTERN:
@@ -204,6 +207,9 @@ static int resolve(struct file_input *in, const char *url, struct tachy_rational
         break;
     case INPUT_CAMERA:
         err = file_camera_resolve(in, path, options, log);
+        break;
+    case INPUT_SCREEN:
+        err = file_screen_resolve(in, path, options, log);
         break;
     case INPUT_PATH:
         err = resolve_path(in, url, path, &st, options, log);

@@ -57,6 +57,9 @@ int file_input_silent(const struct file_input *in, const char *url, const struct
 // file_camera.c: sets in->camera, in->name and the options that have FFmpeg open the camera as in->camera_mode asks.
 int file_camera_resolve(struct file_input *in, const char *path, AVDictionary **options, const struct tachy_log *log);
 
+// The same of a screen, as "screen", "screen:DISPLAY" or "screen:DISPLAY+X,Y" names it.
+int file_screen_resolve(struct file_input *in, const char *name, AVDictionary **options, const struct tachy_log *log);
+
 // file_lists.c: formats that name other files.
 // The address without the list format in front ("hls+http://..."), which is noted in `in`.
 const char *file_list_prefix(struct file_input *in, const char *url);

@@ -136,6 +136,24 @@ class Window(common.Case):
         self.screen.press("q")
         self.assertEqual(p.wait(60), 130)
 
+    def test_screen_as_input(self):
+        p, out = self.start("-o", "window"), self.tmp / "seen.mkv"
+        self.wait_for(p, {(240, 240): RED, (400, 240): BLUE, (20, 20): BLACK})
+        common.run("segment", "--mode", "mask", "--focus", "off", "--provider", "null", "-i", "screen:" + self.screen.name, "--max-frames", 2,
+                   "--camera-rate", 10, "-o", self.tmp / "mask.mkv")
+        self.assertEqual(common.ffprobe(self.tmp / "mask.mkv")["streams"][0]["width"], WIDTH)
+        env = {**os.environ, "DISPLAY": self.screen.name}
+        common.run("detect", "-i", f"screen:{self.screen.name}+160,120", "--camera-size", "320x240", "--max-frames", 3, "-o", out, env=env)
+        raw = subprocess.run(["ffmpeg", "-v", "error", "-i", str(out), "-frames:v", "1", "-f", "rawvideo", "-pix_fmt", "rgb24", "-"],
+                             capture_output=True, check=True).stdout
+        self.assertEqual(len(raw), 320 * 240 * 3)
+        for x, colour in ((40, RED), (150, RED), (170, BLUE), (300, BLUE)):
+            at = 3 * (120 * 320 + x)
+            self.assertEqual(tuple(255 * (c > 127) for c in raw[at:at + 3]), colour)
+        lost = common.run("detect", "-i", "screen::4711", "-o", out, "-y", check=False)
+        self.assertEqual(lost.returncode, 1, lost.stderr)
+        self.assertIn("screen::4711", lost.stderr)
+
     def wait_for_line(self, p, text):
         while text not in (line := p.stdout.readline()):
             self.assertTrue(line)
