@@ -171,7 +171,7 @@ static bool is_output(const char *name, const char *input)
 {
     static const char *const written[] = {"rtmp://", "rtmps://", "srt://", "udp://", "rtp://", "tcp://", "/dev/null"};
     static const char *const either[] = {"rtsp://", "/dev/video"};
-    static const char *const shown[] = {"window", "pipewire"};
+    static const char *const shown[] = {"window", "pipewire", "ndi"};
     for (size_t i = 0; i < sizeof(written) / sizeof(written[0]); i++)
         if (is_kind(name, written[i]))
             return true;

@@ -61,7 +61,7 @@ bool tachy_path_says(const char *name, const char *word)
     return !strncmp(name, word, n) && (!name[n] || name[n] == ':');
 }
 
-bool tachy_path_is_shown(const char *name) { return tachy_path_says(name, "window") || tachy_path_says(name, "pipewire"); }
+bool tachy_path_is_shown(const char *name) { return tachy_path_says(name, "window") || tachy_path_says(name, "pipewire") || tachy_path_says(name, "ndi"); }
 
 bool tachy_path_is_video_device(const char *name)
 {

@@ -21,7 +21,7 @@ bool tachy_path_is_picture(const char *name);
 
 // "https://...", "rtmp://...": an address, not a file.
 bool tachy_path_is_address(const char *name);
-// "window", "window:full", "pipewire:NAME": shown to a person or by other programs, not a file.
+// "window", "window:full", "pipewire:NAME", "ndi": shown to a person or by other programs, not a file.
 bool tachy_path_is_shown(const char *name);
 // Whether it is the word, or begins with the word and a colon: "screen", "screen::0".
 bool tachy_path_says(const char *name, const char *word);

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 
 static const struct tachy_sink_ops *const sinks[] = { // asked in this order
-    &tachy_sink_null, &tachy_sink_push, &tachy_sink_http, &tachy_sink_window, &tachy_sink_pipewire, &tachy_sink_device, &tachy_sink_hash, &tachy_sink_json, &tachy_sink_csv, &tachy_sink_images,
+    &tachy_sink_null, &tachy_sink_push, &tachy_sink_http, &tachy_sink_window, &tachy_sink_pipewire, &tachy_sink_ndi,
+    &tachy_sink_device, &tachy_sink_hash, &tachy_sink_json, &tachy_sink_csv, &tachy_sink_images,
     &tachy_sink_file, // takes everything else
 };
 

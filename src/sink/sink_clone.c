@@ -8,7 +8,7 @@ int tachy_sink_clone(tachy_sink **out, const tachy_sink *s, const char *dir)
 {
     *out = NULL;
     if (s->ops == &tachy_sink_null || s->ops == &tachy_sink_http || s->ops == &tachy_sink_window ||
-        s->ops == &tachy_sink_pipewire || s->ops == &tachy_sink_device || s->ops->outputs)
+        s->ops == &tachy_sink_pipewire || s->ops == &tachy_sink_ndi || s->ops == &tachy_sink_device || s->ops->outputs)
         return TACHY_ERR_UNSUPPORTED;
     if (mkdir(dir, 0700) != 0 && errno != EEXIST)
         return tachy_fail(s->params.log, TACHY_ERR_IO, "%s: cannot be made: %s", dir,

@@ -71,7 +71,7 @@ struct tachy_sink {
 };
 
 extern const struct tachy_sink_ops tachy_sink_file, tachy_sink_push, tachy_sink_http, tachy_sink_images, tachy_sink_json, tachy_sink_csv,
-    tachy_sink_hash, tachy_sink_window, tachy_sink_pipewire, tachy_sink_device, tachy_sink_null;
+    tachy_sink_hash, tachy_sink_window, tachy_sink_pipewire, tachy_sink_ndi, tachy_sink_device, tachy_sink_null;
 
 // What else should be in the output; before tachy_sink_start(). The sink takes a reference.
 void tachy_sink_set_side(tachy_sink *s, tachy_side *side);
