@@ -56,7 +56,7 @@ static int worker_open(struct tachy_stage *st, int batch, void **worker)
     return *worker ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-static void mirror(const struct tachy_face_plane *p)
+void animate_mirror(const struct tachy_face_plane *p)
 {
     for (int y = 0; y < p->height; y++) {
         uint8_t *row = p->dst + y * p->stride_dst;
@@ -68,20 +68,26 @@ static void mirror(const struct tachy_face_plane *p)
     }
 }
 
+struct tachy_face_plane animate_plane(const tachy_frame *portrait, tachy_frame *out, int i)
+{
+    struct tachy_face_plane p = {
+        .src = portrait->data[i], .stride_src = portrait->stride[i],
+        .dst = tachy_frame_writable(out, i), .stride_dst = out->stride[i],
+        .width = i ? (out->width + 1) / 2 : out->width, .height = i ? (out->height + 1) / 2 : out->height,
+        .scale_x = i ? 0.5f : 1, .scale_y = i ? 0.5f : 1};
+    for (int y = 0; y < p.height; y++)
+        memcpy(p.dst + y * p.stride_dst, p.src + y * p.stride_src, (size_t)p.width);
+    return p;
+}
+
 static void paint(const struct drive_item *of, const struct tachy_face_placed *placed, tachy_frame *out)
 {
     const tachy_frame *from = of->portrait->picture;
     for (int i = 0; i < 3; i++) {
-        struct tachy_face_plane p = {
-            .src = from->data[i], .stride_src = from->stride[i],
-            .dst = tachy_frame_writable(out, i), .stride_dst = out->stride[i],
-            .width = i ? (out->width + 1) / 2 : out->width, .height = i ? (out->height + 1) / 2 : out->height,
-            .scale_x = i ? 0.5f : 1, .scale_y = i ? 0.5f : 1};
-        for (int y = 0; y < p.height; y++)
-            memcpy(p.dst + y * p.stride_dst, p.src + y * p.stride_src, (size_t)p.width);
+        struct tachy_face_plane p = animate_plane(from, out, i);
         tachy_face_paint(&of->portrait->face, placed, &p, of->portrait->mouth[i]);
         if (of->mirrored)
-            mirror(&p);
+            animate_mirror(&p);
     }
 }
 

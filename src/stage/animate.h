@@ -29,9 +29,16 @@ struct drive_item {
     struct tachy_face_motion motion;
     const struct animate_portrait *portrait;
     bool mirrored;
+    bool rests; // the driver counts as at rest
 };
+
+// The driver's face; NULL: nobody is there.
+const struct tachy_region *drive_region(const struct tachy_item *item);
 
 // The size, format and colour of what `animate` writes, which are those of the first portrait.
 void animate_video(const struct drive *d, struct tachy_video_info *video);
 // Gives item->out the item's times and the portrait's colour.
 void animate_name(const struct drive_item *of, struct tachy_item *item);
+// Plane i of `out` with the portrait's pixels in it, on the host.
+struct tachy_face_plane animate_plane(const tachy_frame *portrait, tachy_frame *out, int i);
+void animate_mirror(const struct tachy_face_plane *p);

@@ -267,14 +267,14 @@ static void drive_close(struct tachy_stage *st)
 
 // ---- The driver
 
-static const struct tachy_region *driver_of(const struct tachy_item *item)
+const struct tachy_region *drive_region(const struct tachy_item *item)
 {
     const struct tachy_result *r = &item->result;
     return r->nb_regions && r->regions[0].nb_points >= TACHY_FACE_SKIN ? &r->regions[0] : NULL;
 }
 
 // Where the portrait moves to.
-static void follow(struct drive *d, struct drive_state *s, const struct tachy_region *driver)
+static void follow(struct drive *d, struct drive_state *s, const struct tachy_region *driver, bool *rests)
 {
     const struct animate_portrait *p = d->portrait[s->shown];
     int calibrations = atomic_load(&d->dial[DRIVE_REST].asked);
@@ -284,7 +284,8 @@ static void follow(struct drive *d, struct drive_state *s, const struct tachy_re
         return;
     }
     track_face_points(driver, now);
-    if (!s->begun || s->calibrations != calibrations)
+    *rests = !s->begun || s->calibrations != calibrations;
+    if (*rests)
         memcpy(s->neutral, now, sizeof(now));
     s->begun = true;
     s->calibrations = calibrations;
@@ -326,7 +327,7 @@ static void drive_run(struct tachy_stage *st, void *worker, void *state, const s
     if (d->hears)
         speak(d, s, item);
     else
-        follow(d, s, driver_of(item));
+        follow(d, s, drive_region(item), &to->rests);
     to->motion = s->motion;
 }
 

@@ -16,6 +16,8 @@ extern const struct tachy_stage_ops tachy_stage_calm, tachy_stage_values;
 extern const struct tachy_stage_ops tachy_stage_drive, tachy_stage_animate, tachy_stage_animate_cuda;
 // After track: the motion of bodies as BVH files. Settings: pose.bvh.
 extern const struct tachy_stage_ops tachy_stage_bvh;
+// In the place of animate: what networks make of the driver's face, how it has moved, and the picture that they paint (neural.c).
+extern const struct tachy_stage_ops tachy_stage_keypoints, tachy_stage_relate, tachy_stage_generate;
 // How good a frame is, as named values of it (measure/quality.h). Settings: quality.*.
 extern const struct tachy_stage_ops tachy_stage_quality;
 // What lights a frame, as named values of it (measure/light.h); behind track, for the faces.

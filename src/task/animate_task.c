@@ -18,7 +18,29 @@ static const struct tachy_task_stage spoken[] = {
     {0},
 };
 
-static const struct tachy_task_stage *choose(const tachy_settings *s) { return tachy_settings_is_set(s, "animation.audio") ? spoken : stages; }
+static const struct tachy_task_stage neural[] = {
+    {&tachy_stage_track, NULL},     {&tachy_stage_calm, NULL},   {&tachy_stage_values, NULL},   {&tachy_stage_drive, NULL},
+    {&tachy_stage_keypoints, NULL}, {&tachy_stage_relate, NULL}, {&tachy_stage_generate, NULL}, {0},
+};
+
+static bool is_neural(const tachy_settings *s) { return !strcmp(tachy_settings_str(s, "animation.backend"), "neural"); }
+
+static const struct tachy_task_stage *choose(const tachy_settings *s)
+{
+    return is_neural(s) ? neural : tachy_settings_is_set(s, "animation.audio") ? spoken : stages;
+}
+
+static const struct tachy_option options[] = {
+    {"animation.backend", "backend", 0, TACHY_OPT_ENUM, "mesh", .values = "mesh|neural", .group = "Animation",
+     .help = "what moves the portrait: a mesh, or the networks of --neural-card"},
+    {"animation.neural_card", "neural-card", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Animation",
+     .help = "card of the networks of --backend neural (docs/animate.md)"},
+    {"animation.neural_device", "neural-device", 0, TACHY_OPT_ENUM, "cpu", .values = "cpu|cuda", .group = "Animation",
+     .help = "where these networks run: the CPU, or the GPU --gpu-id"},
+    {"animation.neural_precision", "neural-precision", 0, TACHY_OPT_ENUM, .values = "fp32|tf32|fp16|mixed", .group = "Animation",
+     .help = "what they compute in; without it fp32 on the CPU and mixed on a GPU"},
+    {0},
+};
 
 static const struct tachy_example examples[] = {
     {"tachy animate --image portrait.jpg talk.mp4", "writes talk.animate.mp4: the portrait talks"},
@@ -28,11 +50,27 @@ static const struct tachy_example examples[] = {
     {0},
 };
 
+static int check_neural(const tachy_settings *s, const struct tachy_log *log)
+{
+    if (!tachy_settings_str(s, "animation.neural_card"))
+        return tachy_fail(log, TACHY_ERR_INVAL, "animate: --backend neural needs its networks: --neural-card FILE");
+    if (tachy_settings_is_set(s, "animation.audio"))
+        return tachy_fail(log, TACHY_ERR_INVAL, "animate: --audio moves the mesh: leave it or --backend neural out");
+    if (tachy_settings_bool(s, "run.sandbox"))
+        return tachy_fail(log, TACHY_ERR_INVAL, "animate: --sandbox opens no files that a card names: leave it or --backend neural out");
+    if (!strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "animate: --backend neural takes frames on the CPU: leave --device cuda out; its "
+                          "networks run on a GPU with --neural-device cuda");
+    return TACHY_OK;
+}
+
 static int check(const tachy_settings *s, const struct tachy_log *log)
 {
     const char *const *files;
     if (!tachy_settings_list(s, "animation.image", &files))
         return tachy_fail(log, TACHY_ERR_INVAL, "animate: which picture is to move? Name it with --image FILE");
+    if (is_neural(s))
+        return check_neural(s, log);
     if (!tachy_settings_is_set(s, "animation.audio"))
         return TACHY_OK;
     if (tachy_settings_list(s, "input.files", &files))
@@ -53,6 +91,7 @@ const struct tachy_task_ops tachy_task_animate = {
                        "mouth. The face of the first frame with one is taken as at rest (docs/animate.md).",
             .examples = examples,
         },
+    .options = options,
     .shared = tachy_track_options,
     .stages = stages,
     .choose = choose,

@@ -1,0 +1,103 @@
+#include "model/family.h"
+#include "model/card_reader.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static const char *const roles[] = {"appearance", "motion", "stitching", "warping", "generator", NULL};
+
+const char *tachy_role_name(enum tachy_role r) { return roles[r]; }
+
+static double number(struct card_reader *r, json_t *o, const char *key, double low, double high, double def)
+{
+    json_t *v = json_object_get(o, key);
+    double d = v ? card_number(r, key, v) : def;
+    if (d < low || d > high)
+        card_bad(r, key, "must be a number from %g to %g", low, high);
+    return d;
+}
+
+static void read_crop(struct card_reader *r, json_t *root, const char *section, struct tachy_family_crop *crop, double grow, double up)
+{
+    static const char *const known[] = {"grow", "up"};
+    json_t *o = json_object_get(root, section);
+    char name[16];
+    snprintf(name, sizeof(name), "%s.", section);
+    r->section = name;
+    if (o && !json_is_object(o))
+        card_bad(r, "", "must be an object");
+    card_only(r, o, known, TACHY_ARRAY_SIZE(known));
+    crop->grow = number(r, o, "grow", 1, 8, grow);
+    crop->up = number(r, o, "up", -1, 1, up);
+    r->section = "";
+}
+
+static int find_files(struct card_reader *r, json_t *root, struct tachy_family *f)
+{
+    json_t *o = card_object(r, root, "networks");
+    const char *slash = strrchr(r->origin, '/');
+    r->section = "networks.";
+    card_only(r, o, roles, TACHY_ROLES);
+    for (int i = 0; i < TACHY_ROLES && !r->err; i++) {
+        bool needed = i != TACHY_ROLE_STITCHING && i != TACHY_ROLE_WARPING;
+        const char *name = card_text(r, o, roles[i], needed ? NULL : "");
+        if (r->err || !*name)
+            continue;
+        f->file[i] = *name == '/' || !slash ? strdup(name) : tachy_asprintf("%.*s/%s", (int)(slash - r->origin), r->origin, name);
+        if (!f->file[i])
+            return TACHY_ERR_NOMEM;
+        if (access(f->file[i], R_OK) != 0)
+            return tachy_fail(r->log, tachy_err_from_errno(errno), "%s: cannot be read: %s; the card %s names it as `networks.%s`",
+                              f->file[i], strerror(errno), r->origin, roles[i]);
+    }
+    r->section = "";
+    return r->err;
+}
+
+static int read_root(struct card_reader *r, json_t *root, struct tachy_family *f)
+{
+    static const char *const known[] = {"version", "name",     "title",   "task",   "network", "license", "homepage",
+                                        "notes",   "networks", "portrait", "driver", "feather"};
+    static const char *const tasks[] = {"animate", NULL};
+    static const char *const texts[] = {"title", "network", "license", "homepage", "notes"};
+    card_only(r, root, known, TACHY_ARRAY_SIZE(known));
+    card_whole(r, root, "version", 1, 1, 1);
+    card_choice(r, root, "task", tasks, -1);
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(texts); i++)
+        card_text(r, root, texts[i], "");
+    const char *name = card_plain_name(r, root, "name", true);
+    if (!r->err && !(f->name = strdup(name)))
+        return TACHY_ERR_NOMEM;
+    int err = r->err ? r->err : find_files(r, root, f);
+    read_crop(r, root, "portrait", &f->portrait, 2.3, 0.125);
+    read_crop(r, root, "driver", &f->driver, 2.2, 0.1);
+    f->feather = number(r, root, "feather", 0, 0.5, 0.1);
+    return err < 0 ? err : r->err;
+}
+
+int tachy_family_read(struct tachy_family *f, const char *path, const struct tachy_log *log)
+{
+    char *data;
+    size_t size;
+    json_error_t e;
+    *f = (struct tachy_family){0};
+    int err = tachy_read_file(path, 1 << 20, &data, &size, log);
+    if (err < 0)
+        return err;
+    json_t *root = json_loadb(data, size, JSON_REJECT_DUPLICATES, &e);
+    struct card_reader r = {.origin = path, .section = "", .log = log, .root = root};
+    tachy_free(data);
+    err = json_is_object(root) ? read_root(&r, root, f)
+                               : tachy_fail(log, TACHY_ERR_FORMAT, "%s: is no JSON object: line %d: %s", path, e.line, e.text);
+    json_decref(root);
+    return err;
+}
+
+void tachy_family_free(struct tachy_family *f)
+{
+    for (int i = 0; i < TACHY_ROLES; i++)
+        free(f->file[i]);
+    free(f->name);
+    *f = (struct tachy_family){0};
+}

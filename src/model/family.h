@@ -1,0 +1,31 @@
+#pragma once
+#include "base/base.h"
+
+// Cards of several networks that work as one: which file has which role (docs/animate.md).
+
+enum tachy_role {
+    TACHY_ROLE_APPEARANCE, // picture -> features of the portrait
+    TACHY_ROLE_MOTION,     // picture -> angles, keypoints, expression
+    TACHY_ROLE_STITCHING,  // keypoints of portrait and driver -> corrections; may be absent
+    TACHY_ROLE_WARPING,    // features and both keypoints -> warped features; absent: the generator does both
+    TACHY_ROLE_GENERATOR,  // warped features -> picture
+    TACHY_ROLES,
+};
+
+struct tachy_family_crop {
+    double grow, up; // of the face: its width in that of the face, how far its middle lies above in its own width
+};
+
+struct tachy_family {
+    char *name;
+    char *file[TACHY_ROLES]; // paths; NULL: absent
+    struct tachy_family_crop portrait, driver;
+    double feather; // share of the portrait's crop over which its edge fades
+};
+
+const char *tachy_role_name(enum tachy_role r);
+
+// Reads a card. TACHY_ERR_FORMAT: one sentence names the file and the key; TACHY_ERR_NOT_FOUND: a network's file, or the card, is
+// missing. `f` is to be freed also on failure.
+int tachy_family_read(struct tachy_family *f, const char *path, const struct tachy_log *log);
+void tachy_family_free(struct tachy_family *f);
