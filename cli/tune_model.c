@@ -6,7 +6,7 @@
 
 // What a setting gives, from the costs of its values alone; docs/tune.md, "Prediction", has the formulas. No trial is run here.
 
-// Fitted by bench/tune_fit on the stored workloads.
+// Chosen by hand; docs/tune.md says how far the model is off.
 struct tune_constants tune_constants = {.sharp = 6, .crowd = 0.1, .late = 1};
 
 enum tune_part tune_part_of(const char *path)
