@@ -4,7 +4,7 @@ static float end_of(const struct tachy_int8_end *e, float v)
 {
     if (e->act.kind != TACHY_ACT_NONE)
         v = (float)tachy_ref_act(&e->act, (double)v, 0);
-    return e->whole ? tachy_ref_level(v / e->out_scale, e->out_zero, e->out_least) : v;
+    return e->whole ? tachy_ref_level(v * (1 / e->out_scale), e->out_zero, e->out_least) : v;
 }
 
 static float number_of(const struct tachy_int8_end *e, int i, float q)

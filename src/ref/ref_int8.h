@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 // Layers of quantised networks in whole numbers of 8 bits. A number q of a tensor stands for (q - zero) scale; a value v
-// becomes rint(v / scale) + zero, cut to the range of the type, which begins at `least` (0 or -128) and has 256 numbers.
+// becomes rint(v (1 / scale)) + zero, cut to the range of the type, which begins at `least` (0 or -128) and has 256 numbers.
 // These are the twins of plans and of cuda/nn/int8.h; views hold the numbers as floats, which is exact. Every step is
 // rounded to float32 as it is written, so that all forms have the same bits unless `act` is one of a C library.
 

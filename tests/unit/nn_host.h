@@ -576,6 +576,8 @@ static int host_conv_int8(const struct tachy_nn_conv_int8 *a, cuda_stream stream
     int h = tachy_conv_out_h(s), w = tachy_conv_out_w(s), cin = s->cin / s->groups, cout = s->cout / s->groups;
     bool depthwise = tachy_nn_int8_depthwise(s);
     int64_t line = tachy_nn_int8_row(cin * s->kh * s->kw);
+    if (a->variant > TACHY_NN_INT8_TILES || (a->variant && s->groups > 1))
+        return CUDA_INVALID_VALUE;
     host_convs_int8++;
     for (int64_t i = 0; i < (int64_t)s->n * h * w * s->cout; i++) {
         int o = (int)(i % s->cout), x = (int)(i / s->cout % w), y = (int)(i / s->cout / w % h), n = (int)(i / s->cout / w / h);

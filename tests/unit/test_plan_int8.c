@@ -116,7 +116,7 @@ static void check_one(struct tachy_value *(*build)(void), float step, double man
     float *x = calloc((size_t)n, sizeof(*x));
     for (int64_t i = 0; i < n; i++)
         x[i] = 3 * noise();
-    const struct tachy_plan_params whole = {.precision = TACHY_PLAN_INT8}, gpu = {.precision = TACHY_PLAN_INT8, .kernels = &host_kernels};
+    const struct tachy_plan_params whole = {.precision = TACHY_PLAN_INT8}, gpu = {.precision = TACHY_PLAN_INT8, .kernels = &host_kernels, .effort = build == plain};
     int before = host_convs_int8;
     float *want = run_by(&tachy_plan_cpu, &(struct tachy_plan_params){0}, x), *got = run_by(&tachy_plan_cpu, &whole, x),
           *there = run_by(&tachy_plan_cuda, &gpu, x), most = 0;
@@ -175,4 +175,42 @@ TEST(what_it_makes)
     CHECK_INT(nb_after(wide, TACHY_OP_CONV), 1);
 }
 
-TEST_MAIN(TEST_CASE(same_as_float), TEST_CASE(what_it_makes))
+static struct tachy_value *chain(void)
+{
+    struct tachy_value *x = unary(TACHY_PLAN_TANH, input(4, SHAPE(2, 3, 8, 6)));
+    return binary(TACHY_PLAN_MAX, unary(TACHY_PLAN_EXP, binary(TACHY_PLAN_MIN, x, number(0.5f))), number(0.75f));
+}
+static struct tachy_value *forked(void) // the first value is read twice
+{
+    struct tachy_value *x = unary(TACHY_PLAN_TANH, input(4, SHAPE(2, 3, 8, 6)));
+    return binary(TACHY_PLAN_SUB, unary(TACHY_PLAN_EXP, x), x);
+}
+
+// Functions, and what is done with one number, are part of the launch in front.
+TEST(chains)
+{
+    struct tachy_value *(*const of[])(void) = {chain, forked};
+    static const int nb_steps[] = {1, 3};
+    const struct tachy_plan_params gpu = {.kernels = &host_kernels};
+    for (int k = 0; k < 2; k++) {
+        begin();
+        tachy_graph_add_output(g, of[k]());
+        float x[2 * 3 * 8 * 6];
+        for (size_t i = 0; i < TACHY_ARRAY_SIZE(x); i++)
+            x[i] = 3 * noise();
+        float *want = run_by(&tachy_plan_cpu, &(struct tachy_plan_params){0}, x), *got = run_by(&tachy_plan_cuda, &gpu, x);
+        for (size_t i = 0; i < TACHY_ARRAY_SIZE(x); i++)
+            CHECK(fabsf(got[i] - want[i]) < 1e-5f);
+        struct tachy_plan *p = NULL;
+        struct tachy_plan_info info;
+        CHECK_INT(tachy_plan_run_passes(g, tachy_plan_cuda.passes(&gpu), NULL), TACHY_OK);
+        CHECK_INT(tachy_plan_cuda.open(&p, g, &gpu), TACHY_OK);
+        tachy_plan_cuda.info(p, &info);
+        CHECK_INT(info.steps, nb_steps[k]);
+        tachy_plan_close(&p);
+        free(want), free(got);
+        tachy_graph_close(&g);
+    }
+}
+
+TEST_MAIN(TEST_CASE(same_as_float), TEST_CASE(what_it_makes), TEST_CASE(chains))

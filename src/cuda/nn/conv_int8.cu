@@ -156,14 +156,16 @@ __device__ static inline void put_bytes(const tachy_nn_conv_int8 &a, const uint8
             d[i] = q.v[i];
 }
 
-struct picture { // of the output
+struct picture { // of the output; less than 2^31 pixels
     int h, w;
     int64_t pixels;
-    bool vectors; // it and what is added may be accessed 16 channels at a time
+    bool vectors;         // it and what is added may be accessed 16 channels at a time
+    bool dense;           // in both each pixel follows the one before it at even steps
 };
 __device__ static inline int64_t place(const tachy_nn_tensor &t, int64_t pixel, const picture &o)
 {
-    return pixel / o.w / o.h * t.image + pixel / o.w % o.h * t.row + pixel % o.w * t.pixel;
+    unsigned p = (unsigned)pixel, row = p / (unsigned)o.w;
+    return o.dense ? pixel * t.pixel : row / (unsigned)o.h * t.image + row % (unsigned)o.h * t.row + p % (unsigned)o.w * t.pixel;
 }
 
 // A buffer's products: WM pixels from row0 on by WC channels from column0 on.
@@ -242,7 +244,7 @@ __device__ static inline void keep_sums(const tachy_nn_conv_int8 &a, const pictu
 
 // M pixels by C channels; a warp has WM by WC of them.
 template <int M, int C, int WM, int WC, bool VECTORS>
-__global__ void __launch_bounds__(THREADS, 2) conv(tachy_nn_conv_int8 a, picture o)
+__global__ void __launch_bounds__(THREADS, C > 128 ? 1 : 2) conv(tachy_nn_conv_int8 a, picture o)
 {
     extern __shared__ __align__(128) uint8_t buffers[];
     const tachy_conv_shape &s = a.shape;
@@ -254,10 +256,10 @@ __global__ void __launch_bounds__(THREADS, 2) conv(tachy_nn_conv_int8 a, picture
     fetch<M / 64> f;
 #pragma unroll
     for (int i = 0; i < M / 64; i++) {
-        int64_t p = first + threadIdx.x / 4 + 64 * i;
-        p = p < o.pixels ? p : 0;
-        int x = (int)(p % o.w), y = (int)(p / o.w % o.h);
-        f.at[i] = {at<const uint8_t>(a.in.data) + p / o.w / o.h * a.in.image, y * s.stride_h - s.pad_top, x * s.stride_w - s.pad_left};
+        unsigned p = (unsigned)first + threadIdx.x / 4 + 64 * i;
+        p = p < (unsigned)o.pixels ? p : 0;
+        unsigned row = p / (unsigned)o.w, x = p % (unsigned)o.w, y = row % (unsigned)o.h;
+        f.at[i] = {at<const uint8_t>(a.in.data) + row / (unsigned)o.h * a.in.image, (int)y * s.stride_h - s.pad_top, (int)x * s.stride_w - s.pad_left};
     }
     f.c = threadIdx.x % 4 * PART - DEPTH, f.kx = f.ky = 0;
     advance(f, s);
@@ -294,15 +296,16 @@ __global__ void __launch_bounds__(THREADS, 2) conv(tachy_nn_conv_int8 a, picture
 template <int N> __global__ void __launch_bounds__(THREADS) grouped(tachy_nn_conv_int8 a, picture o, int slices)
 {
     const tachy_conv_shape &s = a.shape;
-    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, pixel = i / slices;
-    if (pixel >= o.pixels)
+    int pixel = blockIdx.x * blockDim.y + threadIdx.y, slice = blockIdx.y * blockDim.x + threadIdx.x;
+    if (pixel >= o.pixels || slice >= slices)
         return;
-    int channel = (int)(i % slices) * N, cin = s.cin / s.groups, first = N > 1 ? channel : channel / (s.cout / s.groups) * cin;
+    int channel = slice * N, cin = s.cin / s.groups, first = N > 1 ? channel : channel / (s.cout / s.groups) * cin;
     bool depthwise = s.groups == s.cin && s.cout == s.cin;
     int terms = cin * s.kh * s.kw, row_bytes = (terms + DEPTH - 1) / DEPTH * DEPTH, sum[N];
     const uint8_t less = (uint8_t)less_128(a);
-    int y0 = (int)(pixel / o.w % o.h) * s.stride_h - s.pad_top, x0 = (int)(pixel % o.w) * s.stride_w - s.pad_left;
-    const uint8_t *in = at<const uint8_t>(a.in.data) + pixel / o.w / o.h * a.in.image + first;
+    unsigned row = (unsigned)pixel / (unsigned)o.w;
+    int y0 = (int)(row % (unsigned)o.h) * s.stride_h - s.pad_top, x0 = (int)((unsigned)pixel % (unsigned)o.w) * s.stride_w - s.pad_left;
+    const uint8_t *in = at<const uint8_t>(a.in.data) + row / (unsigned)o.h * a.in.image + first;
     const int8_t *w = at<const int8_t>(a.weights) + (depthwise ? channel : (int64_t)channel * row_bytes);
 #pragma unroll
     for (int k = 0; k < N; k++)
@@ -350,22 +353,24 @@ template <int M, int C, int WM, int WC, bool VECTORS> static int launch_tile(con
     int64_t blocks = (o->pixels + M - 1) / M;
     dim3 grid((unsigned)blocks, (unsigned)parts(s->cout, C));
     const int buffers = STAGES * (M + C) * DEPTH, result = M * (C + PART), size = buffers > result ? buffers : result;
-    if (blocks > INT32_MAX || grid.y > 65535)
+    auto kernel = conv<M, C, WM, WC, VECTORS>;
+    if (blocks > INT32_MAX || grid.y > 65535 ||
+        (size > 48 << 10 && cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, size) != cudaSuccess))
         return cudaErrorInvalidValue;
-    conv<M, C, WM, WC, VECTORS><<<grid, THREADS, size, on(stream)>>>(*a, *o);
+    kernel<<<grid, THREADS, size, on(stream)>>>(*a, *o);
     return cudaGetLastError();
 }
 
-// The largest tile that still gives each multiprocessor two blocks; few channels need no wide one.
+// The largest tile that still gives each multiprocessor as many blocks as it holds; few channels need no wide one.
 static int tile_of(const tachy_conv_shape *s, const picture *o)
 {
     static const struct {
         int m, c;
-    } tiles[TACHY_NN_INT8_TILES] = {{128, 128}, {128, 64}, {64, 64}};
+    } tiles[TACHY_NN_INT8_TILES] = {{128, 256}, {128, 128}, {128, 64}, {64, 64}};
     int sms = attribute(cudaDevAttrMultiProcessorCount);
     for (int i = 0; i < TACHY_NN_INT8_TILES - 1; i++) {
         int64_t blocks = (o->pixels + tiles[i].m - 1) / tiles[i].m * parts(s->cout, tiles[i].c);
-        if (blocks >= 2 * (int64_t)sms && (s->cout > 64 || tiles[i].c == 64))
+        if (blocks >= (i ? 2 : 1) * (int64_t)sms && s->cout > tiles[i].c / 2)
             return i + 1;
     }
     return TACHY_NN_INT8_TILES;
@@ -377,11 +382,14 @@ static int launch(const tachy_nn_conv_int8 *a, const picture *o, cuda_stream str
     if (s->groups > 1) {
         bool fours = tachy_nn_int8_depthwise(s) && s->cout % 4 == 0 && o->vectors && whole_vectors(&a->in, 4);
         int slices = fours ? s->cout / 4 : s->cout;
-        int64_t blocks = (o->pixels * slices + THREADS - 1) / THREADS;
-        if (a->variant || blocks > INT32_MAX)
+        int across = 1;
+        while (across < slices && across < 32)
+            across *= 2;
+        dim3 block(across, THREADS / across), grid((unsigned)parts(o->pixels, THREADS / across), (unsigned)parts(slices, across));
+        if (a->variant || grid.y > 65535)
             return cudaErrorInvalidValue;
         auto kernel = fours ? grouped<4> : grouped<1>;
-        kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a, *o, slices);
+        kernel<<<grid, block, 0, on(stream)>>>(*a, *o, slices);
         return cudaGetLastError();
     }
     if (attribute(cudaDevAttrComputeCapabilityMajor) < 8)
@@ -390,9 +398,10 @@ static int launch(const tachy_nn_conv_int8 *a, const picture *o, cuda_stream str
     if (!vectors) // a first convolution, as a rule
         return a->variant > 1 ? (int)cudaErrorInvalidValue : launch_tile<128, 64, 32, 32, false>(a, o, stream);
     switch (a->variant ? a->variant : tile_of(s, o)) {
-    case 1: return launch_tile<128, 128, 64, 32, true>(a, o, stream);
-    case 2: return launch_tile<128, 64, 32, 32, true>(a, o, stream);
-    case 3: return launch_tile<64, 64, 32, 16, true>(a, o, stream);
+    case 1: return launch_tile<128, 256, 64, 64, true>(a, o, stream);
+    case 2: return launch_tile<128, 128, 64, 32, true>(a, o, stream);
+    case 3: return launch_tile<128, 64, 32, 32, true>(a, o, stream);
+    case 4: return launch_tile<64, 64, 32, 16, true>(a, o, stream);
     default: return cudaErrorInvalidValue;
     }
 }
@@ -409,6 +418,14 @@ int tachy_nn_run_conv_int8(const struct tachy_nn_conv_int8 *a, cuda_stream strea
         (a->end.whole ? !is_byte(a->out_dtype) : !floats) || a->end.act.kind == TACHY_ACT_PRELU || a->weights % 16 ||
         (a->end.adds && (!a->add.data || !is_byte(a->add_dtype) || !a->end.whole)))
         return cudaErrorInvalidValue;
+    if (o.pixels > INT32_MAX / 2)
+        return cudaErrorInvalidValue;
+    const tachy_nn_tensor *both[] = {&a->out, &a->add};
+    o.dense = true;
+    for (int i = 0; i < (a->end.adds ? 2 : 1); i++)
+        o.dense = o.dense && both[i]->row == o.w * both[i]->pixel && both[i]->image == o.h * both[i]->row;
     o.vectors = whole_vectors(&a->out, PART) && (!a->end.adds || whole_vectors(&a->add, PART));
-    return launch(a, &o, stream);
+    struct tachy_nn_conv_int8 b = *a;
+    b.end = prepared(b.end);
+    return launch(&b, &o, stream);
 }

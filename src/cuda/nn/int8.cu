@@ -92,6 +92,8 @@ int tachy_nn_run_int8(const struct tachy_nn_int8 *a, cuda_stream stream)
     if (blocks > INT32_MAX)
         return cudaErrorInvalidValue;
     auto kernel = vectors ? two<N> : two<1>;
-    kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a, pixels, slices);
+    struct tachy_nn_int8 b = *a;
+    b.end = prepared(b.end);
+    kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(b, pixels, slices);
     return cudaGetLastError();
 }

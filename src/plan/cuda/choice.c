@@ -36,9 +36,18 @@ struct choice {
     cuda_event *events; // one in front of each step and one behind the last
 };
 
+static uint64_t key_of_int8(const struct tachy_nn_conv_int8 *c)
+{
+    int64_t parts[] = {c->in.pixel, c->in.row, c->in.image, c->out.pixel, c->out.row, c->out.image, c->add.pixel, c->add.row, c->add.image,
+                       c->in_dtype, c->out_dtype, c->end.adds, c->end.act.kind};
+    return tachy_mix(tachy_mix(2, &c->shape, sizeof(c->shape)), parts, sizeof(parts));
+}
+
 // What two steps have in common that choose together: all but addresses.
 static uint64_t key_of(const struct cuda_step *s)
 {
+    if (s->kind == CUDA_CONV_INT8)
+        return key_of_int8(&s->a.conv_int8);
     const struct tachy_nn_conv *c = &s->a.conv;
     const struct tachy_nn_tensor *add = &c->epilogue.add;
     int64_t parts[] = {c->in.pixel, c->in.row, c->in.image, c->out.pixel, c->out.row, c->out.image, add->pixel, add->row,
@@ -139,7 +148,7 @@ static int find_shapes(struct choice *c)
     for (int i = 0; i < p->nb_steps; i++) {
         struct cuda_step *step = &p->steps[i];
         c->of[i] = -1;
-        if (step->kind != CUDA_CONV)
+        if (step->kind != CUDA_CONV && step->kind != CUDA_CONV_INT8)
             continue;
         uint64_t key = key_of(step);
         struct shape *s = shape_of(c, key);

@@ -119,7 +119,7 @@ int cuda_launch(const struct cuda_plan *p, const struct cuda_step *s, struct cud
     case CUDA_TOP: return k->top(&a.top, stream);
     case CUDA_GRID_SAMPLE: return k->grid_sample(&a.grid_sample, stream);
     case CUDA_CUBIC: return k->cubic(&a.cubic, stream);
-    case CUDA_CONV_INT8: return k->conv_int8(&a.conv_int8, stream);
+    case CUDA_CONV_INT8: a.conv_int8.variant = way.variant; return k->conv_int8(&a.conv_int8, stream);
     case CUDA_INT8: return k->int8(&a.int8, stream);
     case CUDA_KINDS: break;
     }

@@ -77,6 +77,10 @@ bool cuda_pair_pays(const struct cuda_plan *p, const struct cuda_step *s)
 int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_way to[CUDA_WAYS])
 {
     struct ways w = {to, 0};
+    if (s->kind == CUDA_CONV_INT8) { // the launcher's own tile, then each
+        add(&w, CUDA_CONV_ANY, 1 + TACHY_NN_INT8_TILES);
+        return w.n;
+    }
     const struct tachy_nn_conv *c = &s->a.conv;
     const struct tachy_device *d = &p->gpu->device;
     bool half = c->dtype == TACHY_F16, whole = c->shape.groups == 1;
