@@ -69,16 +69,21 @@ template <int ROWS> __device__ static inline void advance(fetch<ROWS> &f, const 
 __device__ static inline void fill_bytes(uint8_t *to, const tachy_nn_conv_int8 &a, const corner &p, int c, int kx, int ky, uint8_t outside)
 {
     const tachy_conv_shape &s = a.shape;
+    int y = p.y + ky * s.dil_h, x = p.x + kx * s.dil_w, jump = s.dil_w * (int)a.in.pixel - s.cin;
+    bool inside = ky < s.kh && y >= 0 && y < s.h;
+    const uint8_t *from = p.image + y * a.in.row + x * a.in.pixel + c;
     pack<uint8_t, PART> v;
 #pragma unroll
     for (int i = 0; i < PART; i++) {
-        int y = p.y + ky * s.dil_h, x = p.x + kx * s.dil_w;
-        bool inside = ky < s.kh && y >= 0 && x >= 0 && y < s.h && x < s.w;
-        v.v[i] = inside ? p.image[y * a.in.row + x * a.in.pixel + c] : outside;
-        if (++c == s.cin) {
-            c = 0;
-            if (++kx == s.kw)
-                kx = 0, ky++;
+        v.v[i] = inside && (unsigned)x < (unsigned)s.w ? *from : outside;
+        from++;
+        if (++c < s.cin)
+            continue;
+        c = 0, x += s.dil_w, from += jump;
+        if (++kx == s.kw) {
+            kx = 0, ky++, x = p.x, y += s.dil_h;
+            inside = ky < s.kh && y >= 0 && y < s.h;
+            from = p.image + y * a.in.row + x * a.in.pixel;
         }
     }
     *reinterpret_cast<pack<uint8_t, PART> *>(to) = v;
