@@ -37,7 +37,7 @@ def session(model, whole, own):
     o.log_severity_level = 4
     if whole:
         o.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-        o.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == "tachy"][:1],
+        o.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == "tachy" and str(d.device.type).endswith("CPU")][:1],
                                    {"build_effort": "0", "store": "0", **own})
     try:
         return ort.InferenceSession(model, o, **({} if whole else {"providers": ["CPUExecutionProvider"]}))

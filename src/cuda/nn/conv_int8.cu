@@ -249,7 +249,7 @@ __device__ static inline void keep_sums(const tachy_nn_conv_int8 &a, const pictu
 
 // M pixels by C channels; a warp has WM by WC of them.
 template <int M, int C, int WM, int WC, bool VECTORS>
-__global__ void __launch_bounds__(THREADS, C > 128 ? 1 : 2) conv(tachy_nn_conv_int8 a, picture o)
+__global__ void __launch_bounds__(THREADS, 2) conv(tachy_nn_conv_int8 a, picture o)
 {
     extern __shared__ __align__(128) uint8_t buffers[];
     const tachy_conv_shape &s = a.shape;
@@ -358,11 +358,9 @@ template <int M, int C, int WM, int WC, bool VECTORS> static int launch_tile(con
     int64_t blocks = (o->pixels + M - 1) / M;
     dim3 grid((unsigned)blocks, (unsigned)parts(s->cout, C));
     const int buffers = STAGES * (M + C) * DEPTH, result = M * (C + PART), size = buffers > result ? buffers : result;
-    auto kernel = conv<M, C, WM, WC, VECTORS>;
-    if (blocks > INT32_MAX || grid.y > 65535 ||
-        (size > 48 << 10 && cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, size) != cudaSuccess))
+    if (blocks > INT32_MAX || grid.y > 65535)
         return cudaErrorInvalidValue;
-    kernel<<<grid, THREADS, size, on(stream)>>>(*a, *o);
+    conv<M, C, WM, WC, VECTORS><<<grid, THREADS, size, on(stream)>>>(*a, *o);
     return cudaGetLastError();
 }
 
@@ -371,11 +369,11 @@ static int tile_of(const tachy_conv_shape *s, const picture *o)
 {
     static const struct {
         int m, c;
-    } tiles[TACHY_NN_INT8_TILES] = {{128, 256}, {128, 128}, {128, 64}, {64, 64}};
+    } tiles[TACHY_NN_INT8_TILES] = {{128, 128}, {128, 64}, {64, 64}};
     int sms = attribute(cudaDevAttrMultiProcessorCount);
     for (int i = 0; i < TACHY_NN_INT8_TILES - 1; i++) {
         int64_t blocks = (o->pixels + tiles[i].m - 1) / tiles[i].m * parts(s->cout, tiles[i].c);
-        if (blocks >= (i ? 2 : 1) * (int64_t)sms && s->cout > tiles[i].c / 2)
+        if (blocks >= 2 * (int64_t)sms && s->cout > tiles[i].c / 2)
             return i + 1;
     }
     return TACHY_NN_INT8_TILES;
@@ -403,10 +401,9 @@ static int launch(const tachy_nn_conv_int8 *a, const picture *o, cuda_stream str
     if (!vectors) // a first convolution, as a rule
         return a->variant > 1 ? (int)cudaErrorInvalidValue : launch_tile<128, 64, 32, 32, false>(a, o, stream);
     switch (a->variant ? a->variant : tile_of(s, o)) {
-    case 1: return launch_tile<128, 256, 64, 64, true>(a, o, stream);
-    case 2: return launch_tile<128, 128, 64, 32, true>(a, o, stream);
-    case 3: return launch_tile<128, 64, 32, 32, true>(a, o, stream);
-    case 4: return launch_tile<64, 64, 32, 16, true>(a, o, stream);
+    case 1: return launch_tile<128, 128, 64, 32, true>(a, o, stream);
+    case 2: return launch_tile<128, 64, 32, 32, true>(a, o, stream);
+    case 3: return launch_tile<64, 64, 32, 16, true>(a, o, stream);
     default: return cudaErrorInvalidValue;
     }
 }

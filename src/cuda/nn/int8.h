@@ -24,7 +24,7 @@ struct tachy_nn_conv_int8 {
     int variant;
 };
 TACHY_NN_LAUNCHER(conv_int8, tachy_nn_conv_int8)
-enum { TACHY_NN_INT8_TILES = 4 };
+enum { TACHY_NN_INT8_TILES = 3 };
 
 // Kernels take every byte as a signed one: those of U8 less 128, and so the zero point.
 static inline int tachy_nn_int8_less(enum tachy_dtype t) { return t == TACHY_U8 ? 128 : 0; }
