@@ -199,4 +199,7 @@ def made(name):
         "vit-b32": lambda: models.vit_b_32(weights=None),
         "unet": UNet, "yolov8n-seg": Yolo, "rvm-mobilenetv3": Matting, "arcface-r50": Face, "generator": Generator,
     }
-    return make[name]()
+    net = make[name]()
+    if name == "vit-b32": # its last layer is made of zeros
+        nn.init.normal_(net.heads.head.weight, std=0.02)
+    return net
