@@ -192,6 +192,7 @@ enum {
     CUBLASLT_LAYOUT_BATCH = 5,   // of cublasLtMatrixLayoutSetAttribute()
     CUBLASLT_LAYOUT_NEXT = 6,
     CUBLASLT_PREF_WORKSPACE = 1, // of cublasLtMatmulPreferenceSetAttribute()
+    CUBLASLT_PREF_ALIGN_A = 5,   // bytes, uint32_t; those of B, C and D follow
     CUBLASLT_MAJOR = 0,          // of cublasLtGetProperty()
     CUBLASLT_MINOR = 1,
     CUBLASLT_PATCH = 2,

@@ -122,7 +122,7 @@ static bool is_step_slice(const struct tachy_node *n)
 static void new_slot(struct placing *p, const struct tachy_value *v, int base)
 {
     struct plan_ref *r = &p->ref[v->id];
-    int pixel = p->rules->pixel ? p->rules->pixel(v) : 0;
+    int pixel = p->rules->pixel && may_be_view(p, v) ? p->rules->pixel(v) : 0;
     *r = (struct plan_ref){p->nb_slots, 0, plan_view(v)};
     if (pixel) {
         r->v.pixel = pixel;

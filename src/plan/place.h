@@ -33,7 +33,8 @@ struct plan_place_rules {
     // what is of another type outside of the plan comes in and goes out by a step.
     bool own_types;
     bool own_bases; // no arena: every value has a base of its own
-    // Elements from pixel to pixel of a picture with channels last, which are more than its channels; 0: as many. NULL: 0.
+    // Elements from pixel to pixel of a picture with channels last, which are more than its channels; 0: as many. NULL: 0. Asked
+    // for what may be a view, and for pictures that a node makes which can write one.
     int (*pixel)(const struct tachy_value *v);
     bool (*joins)(const struct tachy_node *n); // n's result needs no memory; NULL: none
     // By the id of what a node makes: how many nodes in front of it and behind it may run at the same time as it. NULL: none.

@@ -201,7 +201,7 @@ static void cores(struct check *c, const char *name, conv_fn run, int variants, 
         s->dil_h = s->dil_w = d, s->kh = s->kw = 1 + 2 * check_range(c, 0, 1);
         s->pad_top = s->pad_left = s->pad_bottom = s->pad_right = s->kw / 2 * d;
     }
-    make(c, &k, check_range(c, 0, 1) * 8, check_range(c, 0, 1), true);
+    make(c, &k, check_range(c, 0, 1) * 8, check_range(c, 0, 1), false);
     struct nn_buffer plain = nn_poison(c, k.out.n, TACHY_F16), mine = k.out;
     if (large && check_range(c, 0, 2) == 0)
         own_weights(c, &k);
@@ -254,6 +254,47 @@ static void stem(struct check *c)
     k.in = nn_random(c, (size_t)(k.a.in.image * s->n), TACHY_F16, -1, 1), k.a.in.data = k.in.at;
     check_gpu_launched(c, tachy_nn_kernels()->conv_stem(&k.a, c->gpu->stream), "conv_stem");
     against_twin(c, &k, "conv_stem", false);
+    unmake(c, &k);
+}
+
+// A tensor with pixels of whole vectors.
+static struct tachy_nn_tensor whole_tensor(struct nn_buffer *b, struct check *c, int n, int h, int w, int channels, bool poison)
+{
+    int pixel = (int)TACHY_ALIGN(channels, 8);
+    nn_close(c, b);
+    size_t elements = nn_elements(n, h, w, pixel, 0);
+    *b = poison ? nn_poison(c, elements, TACHY_F16) : nn_random(c, elements, TACHY_F16, -1, 1);
+    return nn_tensor(b, h, w, pixel, 0);
+}
+
+// Channels that do not fill vectors, in pixels that do; what lies between them must not count.
+static void odd_channels(struct check *c)
+{
+    struct conv_case k = {.a = {.dtype = TACHY_F16}};
+    struct tachy_conv_shape *s = &k.a.shape;
+    draw_shape(c, s, 90);
+    make(c, &k, 0, check_range(c, 0, 1), true);
+    int rows = s->cout * s->kh * s->kw, row = (int)TACHY_ALIGN(s->cin, 8);
+    struct nn_buffer weights = nn_random(c, (size_t)(rows * row), TACHY_F16, 0, 0);
+    for (int i = 0; i < rows * s->cin; i++)
+        weights.value[i / s->cin * row + i % s->cin] = k.weights.value[i];
+    nn_put(c, &weights);
+    k.a.in = whole_tensor(&k.in, c, s->n, s->h, s->w, s->cin, false);
+    for (size_t i = 0; i < k.in.n; i++) // what another slice of a Concat may have there
+        k.in.value[i] = (int)(i % (size_t)row) < s->cin ? k.in.value[i] : NAN;
+    nn_put(c, &k.in);
+    k.a.out = whole_tensor(&k.out, c, s->n, k.out_h, k.out_w, s->cout, true);
+    if (k.add.at)
+        k.a.epilogue.add = whole_tensor(&k.add, c, s->n, k.out_h, k.out_w, s->cout, false);
+    k.a.weights = weights.at;
+    for (k.a.variant = 0; k.a.variant < TACHY_NN_TMA_VARIANTS; k.a.variant++) {
+        int status = tachy_nn_kernels()->conv_tma(&k.a, c->gpu->stream);
+        if (status == CUDA_INVALID_VALUE)
+            continue;
+        check_gpu_launched(c, status, "conv_tma");
+        against_twin(c, &k, "conv_tma of odd channels", false);
+    }
+    nn_close(c, &weights);
     unmake(c, &k);
 }
 
@@ -522,6 +563,8 @@ static void run(struct check *c)
             cores(c, "conv_tma", k->conv_tma, TACHY_NN_TMA_VARIANTS, false);
         for (int i = 0; i < check_times(c, 30); i++)
             cores(c, "conv_tma", k->conv_tma, TACHY_NN_TMA_VARIANTS, true);
+        for (int i = 0; i < check_times(c, 40); i++)
+            odd_channels(c);
         for (int i = 0; i < check_times(c, 40); i++)
             pairs(c, i % 4 == 0);
     }

@@ -142,6 +142,8 @@ static void transpose(struct check *c)
     a.scale = check_range(c, 0, 1) ? 0.5f : 0, a.shift = a.scale != 0 ? 0.25f : 0;
     int rows = TACHY_MAX(a.rows, a.padded_rows);
     a.in_row = a.columns + check_range(c, 0, 3), a.in_batch = a.in_row * a.rows;
+    if (rows <= 8 && a.out_dtype != TACHY_U8 && check_range(c, 0, 1)) // pixels whose channels lie last
+        a.in_row = 1, a.in_column = a.rows + check_range(c, 0, 3), a.in_batch = a.in_column * a.columns;
     a.out_row = rows + 8 * check_range(c, 0, 1), a.out_batch = a.out_row * a.columns;
     float low = a.in_dtype == TACHY_U8 || a.out_dtype == TACHY_U8 ? 0 : -1, high = a.in_dtype == TACHY_U8 ? 255 : 1;
     struct nn_buffer in = nn_random(c, (size_t)(a.in_batch * a.batch), a.in_dtype, low, high);
@@ -153,7 +155,7 @@ static void transpose(struct check *c)
     for (int b = 0; b < a.batch; b++)
         for (int k = 0; k < a.columns; k++)
             for (int r = 0; r < rows; r++) {
-                double v = r < a.rows ? (double)in.value[b * a.in_batch + r * a.in_row + k] : 0;
+                double v = r < a.rows ? (double)in.value[b * a.in_batch + r * a.in_row + k * TACHY_MAX(a.in_column, 1)] : 0;
                 if (a.scale != 0 && r < a.rows)
                     v = v * (double)a.scale + (double)a.shift;
                 v = a.out_dtype == TACHY_U8 ? rint(TACHY_CLAMP(v, 0.0, 255.0)) : v;
@@ -298,47 +300,84 @@ static void layer_norm(struct check *c)
     free(want), nn_close(c, &in), nn_close(c, &out), nn_close(c, &scale), nn_close(c, &shift);
 }
 
+// Random means: sums of parts, or a picture in either type, its channels perhaps with a gap behind them.
+static struct nn_buffer draw_means(struct check *c, struct tachy_nn_means *of, int images, int channels)
+{
+    bool picture = check_range(c, 0, 1);
+    int gap = check_range(c, 0, 2) ? 0 : check_range(c, 1, 8);
+    *of = (struct tachy_nn_means){.step = channels + gap, .n = picture ? check_range(c, 1, 3000) : check_range(c, 1, 5), .c = channels,
+                                  .dtype = picture && check_range(c, 0, 1) ? TACHY_F16 : TACHY_F32};
+    of->image = of->step * of->n, of->share = 1 / (float)(picture ? of->n : 10 * of->n);
+    struct nn_buffer b = nn_random(c, (size_t)(of->image * images), of->dtype, -10, 10);
+    of->data = b.at;
+    return b;
+}
+
+static double mean_at(const struct tachy_nn_means *of, const struct nn_buffer *b, int image, int channel)
+{
+    double sum = 0;
+    for (int p = 0; p < of->n; p++)
+        sum += (double)b->value[image * of->image + p * of->step + channel];
+    return sum * (double)of->share;
+}
+
+static double row_at(const struct nn_buffer *w, const struct nn_buffer *bias, bool biased, int row, const double *v, int n)
+{
+    double sum = biased ? (double)bias->value[row] : 0;
+    for (int i = 0; i < n; i++)
+        sum += (double)w->value[row * n + i] * v[i];
+    return sum;
+}
+
 static void squeeze(struct check *c)
 {
-    struct tachy_nn_squeeze a = {.parts = check_range(c, 1, 5), .n = check_range(c, 1, 3), .c = check_range(c, 1, 200),
-                                 .hidden = check_range(c, 1, 60), .pixels = 50, .rows = check_range(c, 1, 40), .dtype = floats(c)};
+    enum { W0, W1, W2, B0, B1, B2, W, BETWEEN, SCALE, SCALED, FIRST, SECOND, BUFFERS };
+    struct nn_buffer all[BUFFERS] = {0};
+    struct tachy_nn_squeeze a = {.n = check_range(c, 1, 3), .c = check_range(c, 1, 600), .rows = check_range(c, 1, 40), .dtype = floats(c)};
     a.act1 = (struct tachy_nn_act){TACHY_ACT_CLIP, 0, INFINITY, 0}, a.act2 = (struct tachy_nn_act){TACHY_ACT_HSIGMOID, 0.2f, 0.5f, 0};
-    struct nn_buffer sums = nn_random(c, (size_t)(a.n * a.parts * a.c), TACHY_F32, -10, 10);
-    struct nn_buffer w1 = nn_random(c, (size_t)(a.hidden * a.c), a.dtype, -0.2f, 0.2f), w2 = nn_random(c, (size_t)(a.c * a.hidden), a.dtype, -0.2f, 0.2f);
-    struct nn_buffer b1 = nn_random(c, (size_t)a.hidden, TACHY_F32, -1, 1), b2 = nn_random(c, (size_t)a.c, TACHY_F32, -1, 1);
-    struct nn_buffer w = nn_random(c, (size_t)(a.rows * a.c), a.dtype, -1, 1), between = nn_random(c, (size_t)(a.n * a.hidden), TACHY_F32, -1, 1);
-    struct nn_buffer scale = nn_poison(c, (size_t)(a.n * a.c), TACHY_F32), scaled = nn_poison(c, (size_t)(a.n * a.rows * a.c), a.dtype);
-    a.sums = sums.at, a.w1 = check_range(c, 0, 3) ? w1.at : 0, a.w2 = w2.at, a.bias1 = b1.at, a.bias2 = check_range(c, 0, 1) ? b2.at : 0;
-    a.between = between.at, a.scale = scale.at, a.weights = w.at, a.scaled = scaled.at;
+    int round = check_range(c, 0, 1) ? 8 : 1, in = round * check_range(c, 1, 200 / round), in2 = check_range(c, 0, 1) ? in : round * check_range(c, 1, 8);
+    bool two = check_range(c, 0, 1), one_layer = check_range(c, 0, 3) == 0;
+    a.c += (round - a.c % round) % round;
+    a.hidden = one_layer ? in : check_range(c, 1, 120);
+    all[FIRST] = draw_means(c, &a.of[0], a.n, in);
+    if (two)
+        all[SECOND] = draw_means(c, &a.of[1], a.n, in2);
+    all[W0] = nn_random(c, (size_t)(in * in2), a.dtype, -0.2f, 0.2f), all[B0] = nn_random(c, (size_t)in, TACHY_F32, -1, 1);
+    all[W1] = nn_random(c, (size_t)(a.hidden * in), a.dtype, -0.2f, 0.2f), all[W2] = nn_random(c, (size_t)(a.c * a.hidden), a.dtype, -0.2f, 0.2f);
+    all[B1] = nn_random(c, (size_t)a.hidden, TACHY_F32, -1, 1), all[B2] = nn_random(c, (size_t)a.c, TACHY_F32, -1, 1);
+    all[W] = nn_random(c, (size_t)(a.rows * a.c), a.dtype, -1, 1);
+    all[SCALE] = nn_poison(c, (size_t)(a.n * a.c), TACHY_F32), all[SCALED] = nn_poison(c, (size_t)(a.n * a.rows * a.c), a.dtype);
+    bool scales = check_range(c, 0, 2);
+    a.w0 = two && (in2 != in || check_range(c, 0, 1)) ? all[W0].at : 0, a.bias0 = all[B0].at;
+    a.w1 = one_layer ? 0 : all[W1].at, a.w2 = all[W2].at, a.bias1 = all[B1].at, a.bias2 = check_range(c, 0, 1) ? all[B2].at : 0;
+    all[BETWEEN] = nn_poison(c, (size_t)(a.n * a.hidden), TACHY_F32), a.between = check_range(c, 0, 3) ? all[BETWEEN].at : 0;
+    a.scale = all[SCALE].at, a.weights = scales ? all[W].at : 0, a.scaled = scales ? all[SCALED].at : 0;
     check_gpu_launched(c, KERNELS->squeeze(&a, c->gpu->stream), "squeeze");
-    nn_get(c, &scale), nn_get(c, &scaled);
-    double worst = 0, *unit = malloc((size_t)a.hidden * sizeof(double));
+    nn_get(c, &all[SCALE]), nn_get(c, &all[SCALED]);
+    double worst = 0, v[200], second[200], unit[200];
     for (int n = 0; n < a.n; n++) {
-        for (int h = 0; h < a.hidden; h++) {
-            unit[h] = (double)b1.value[h];
-            for (int k = 0; k < a.parts * a.c; k++)
-                unit[h] += (double)w1.value[h * a.c + k % a.c] * (double)sums.value[n * a.parts * a.c + k] / (double)a.pixels;
-            unit[h] = !a.w1 ? (double)between.value[n * a.hidden + h] : unit[h] > 0 ? unit[h] : 0;
-        }
+        for (int k = 0; two && k < in2; k++)
+            second[k] = mean_at(&a.of[1], &all[SECOND], n, k);
+        for (int k = 0; k < in; k++)
+            v[k] = mean_at(&a.of[0], &all[FIRST], n, k) + (a.w0 ? row_at(&all[W0], &all[B0], true, k, second, in2) : two ? second[k] : 0);
+        for (int h = 0; h < a.hidden; h++)
+            unit[h] = a.w1 ? fmax(row_at(&all[W1], &all[B1], true, h, v, in), 0) : v[h];
         for (int k = 0; k < a.c; k++) {
-            double v = a.bias2 ? (double)b2.value[k] : 0;
-            for (int h = 0; h < a.hidden; h++)
-                v += (double)w2.value[k * a.hidden + h] * unit[h];
-            v = TACHY_CLAMP((double)a.act2.a * v + (double)a.act2.b, 0.0, 1.0);
-            double off = fabs((double)scale.value[n * a.c + k] - v);
-            for (int r = 0; r < a.rows; r++) {
-                double want = (double)w.value[r * a.c + k] * v;
-                double each = fabs((double)scaled.value[(n * a.rows + r) * a.c + k] - want) - fabs(want) * nn_rounding(a.dtype);
+            double s = row_at(&all[W2], &all[B2], a.bias2, k, unit, a.hidden);
+            s = TACHY_CLAMP((double)a.act2.a * s + (double)a.act2.b, 0.0, 1.0);
+            double off = fabs((double)all[SCALE].value[n * a.c + k] - s);
+            for (int r = 0; r < a.rows && scales; r++) {
+                double want = (double)all[W].value[r * a.c + k] * s;
+                double each = fabs((double)all[SCALED].value[(n * a.rows + r) * a.c + k] - want) - fabs(want) * nn_rounding(a.dtype);
                 off = !(each <= off) ? each : off;
             }
             worst = !(off <= worst) ? off : worst;
         }
     }
-    check_case(c, worst < 8e-6, "squeeze %dx%d hidden %d parts %d rows %d: off by %g", a.n, a.c, a.hidden, a.parts, a.rows, worst);
-    struct nn_buffer *all[] = {&sums, &w1, &w2, &b1, &b2, &w, &between, &scale, &scaled};
-    for (size_t i = 0; i < TACHY_ARRAY_SIZE(all); i++)
-        nn_close(c, all[i]);
-    free(unit);
+    check_case(c, worst < 2e-5, "squeeze of %d, %dx%d and %d, hidden %d to %d, rows %d, layers %d%d: off by %g", a.n, a.of[0].n, in,
+               two ? a.of[1].n : 0, a.hidden, a.c, a.rows, a.w0 != 0, a.w1 != 0, worst);
+    for (int i = 0; i < BUFFERS; i++)
+        nn_close(c, &all[i]);
 }
 
 struct timed_reduce {

@@ -4,6 +4,7 @@
 #include "ref/ref_preprocess.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 // The kernels of networks (cuda/nn/kernels.h) as plain loops on the host, for plans of a GPU over the fake driver, whose
@@ -119,10 +120,26 @@ static int host_conv_stem(const struct tachy_nn_conv *a, cuda_stream s)
     return fits ? host_conv_of(a, false) : CUDA_INVALID_VALUE;
 }
 static int host_own_weights; // convolutions with weights for each image
+static int host_padded;      // and with rows of weights that end in zeros, which the loops leave out
 static int host_conv_tma(const struct tachy_nn_conv *a, cuda_stream s)
 {
+    const struct tachy_conv_shape *q = &a->shape;
+    bool aligned = (a->in.pixel | a->out.pixel | a->epilogue.add.pixel) % 8 == 0 && (a->in.data | a->out.data | a->epilogue.add.data) % 16 == 0;
     host_own_weights += a->weights_image && !a->variant;
-    return a->weights_image && !a->scale ? host_conv_of(a, false) : CUDA_INVALID_VALUE;
+    if (a->weights_image)
+        return a->scale ? CUDA_INVALID_VALUE : host_conv_of(a, false);
+    if (!aligned || q->cin % 8 == 0 || a->variant || a->dtype != TACHY_F16)
+        return CUDA_INVALID_VALUE;
+    int64_t rows = (int64_t)q->cout * q->kh * q->kw, row = (q->cin + 7) / 8 * 8;
+    uint16_t *dense = malloc(sizeof(*dense) * (size_t)(rows * q->cin));
+    for (int64_t i = 0; i < rows * q->cin; i++)
+        dense[i] = ((const uint16_t *)(uintptr_t)a->weights)[i / q->cin * row + i % q->cin];
+    struct tachy_nn_conv plain = *a;
+    plain.weights = (cuda_address)(uintptr_t)dense;
+    int status = host_conv_of(&plain, false);
+    free(dense);
+    host_padded++;
+    return status;
 }
 
 // As the kernel, pixel by pixel: what lies where another pixel's input does shows in the result.
@@ -411,28 +428,38 @@ static int host_layer_norm(const struct tachy_nn_layer_norm *a, cuda_stream stre
     return 0;
 }
 
-static inline double host_unit(const struct tachy_nn_squeeze *a, int n, int h)
+static inline double host_mean(const struct tachy_nn_means *of, int n, int c)
 {
-    double sum = a->bias1 ? host_load(a->bias1, TACHY_F32, h) : 0;
-    for (int c = 0; c < a->c; c++)
-        for (int p = 0; p < a->parts; p++)
-            sum += host_load(a->sums, TACHY_F32, ((int64_t)n * a->parts + p) * a->c + c) / (double)a->pixels *
-                   host_load(a->w1, a->dtype, (int64_t)h * a->c + c);
-    return host_act(&a->act1, sum, h);
+    double sum = 0;
+    for (int p = 0; p < of->n; p++)
+        sum += host_load(of->data, of->dtype, n * of->image + p * of->step + c);
+    return sum * (double)of->share;
 }
+// Row `row` of one of its layers, over `v`.
+static inline double host_row(const struct tachy_nn_squeeze *a, cuda_address w, cuda_address bias, int row, const double *v, int n)
+{
+    double sum = bias ? host_load(bias, TACHY_F32, row) : 0;
+    for (int i = 0; i < n; i++)
+        sum += v[i] * host_load(w, a->dtype, (int64_t)row * n + i);
+    return sum;
+}
+static int host_squeezes; // how often it had two pictures
 static int host_squeeze(const struct tachy_nn_squeeze *a, cuda_stream stream)
 {
+    static double v[4096], second[4096], unit[4096];
+    host_squeezes += a->of[1].data != 0;
     for (int n = 0; n < a->n; n++) {
-        for (int h = 0; h < a->hidden && a->w1; h++)
-            host_store(a->between, TACHY_F32, (int64_t)n * a->hidden + h, host_unit(a, n, h));
+        for (int c = 0; c < a->of[1].c; c++)
+            second[c] = host_mean(&a->of[1], n, c);
+        for (int c = 0; c < a->of[0].c; c++)
+            v[c] = host_mean(&a->of[0], n, c) + (a->w0 ? host_row(a, a->w0, a->bias0, c, second, a->of[1].c) : a->of[1].data ? second[c] : 0);
+        for (int h = 0; h < a->hidden; h++)
+            unit[h] = a->w1 ? host_act(&a->act1, host_row(a, a->w1, a->bias1, h, v, a->of[0].c), h) : v[h];
         for (int c = 0; c < a->c; c++) {
-            double v = a->bias2 ? host_load(a->bias2, TACHY_F32, c) : 0;
-            for (int h = 0; h < a->hidden; h++)
-                v += host_load(a->between, TACHY_F32, (int64_t)n * a->hidden + h) * host_load(a->w2, a->dtype, (int64_t)c * a->hidden + h);
-            v = host_act(&a->act2, v, c);
-            host_store(a->scale, TACHY_F32, (int64_t)n * a->c + c, v);
+            double scale = host_act(&a->act2, host_row(a, a->w2, a->bias2, c, unit, a->hidden), c);
+            host_store(a->scale, TACHY_F32, (int64_t)n * a->c + c, scale);
             for (int64_t r = 0; r < a->rows; r++)
-                host_store(a->scaled, a->dtype, (n * a->rows + r) * a->c + c, host_load(a->weights, a->dtype, r * a->c + c) * v);
+                host_store(a->scaled, a->dtype, (n * a->rows + r) * a->c + c, host_load(a->weights, a->dtype, r * a->c + c) * scale);
         }
     }
     return 0;
@@ -501,7 +528,7 @@ static int host_transpose(const struct tachy_nn_transpose *a, cuda_stream stream
         for (int r = 0; r < (a->padded_rows > a->rows ? a->padded_rows : a->rows); r++)
             for (int c = 0; c < a->columns; c++)
                 host_store(a->out, a->out_dtype, b * a->out_batch + c * a->out_row + r,
-                           r < a->rows ? host_load(a->in, a->in_dtype, b * a->in_batch + r * a->in_row + c) : 0);
+                           r < a->rows ? host_load(a->in, a->in_dtype, b * a->in_batch + r * a->in_row + c * (a->in_column ? a->in_column : 1)) : 0);
     return 0;
 }
 

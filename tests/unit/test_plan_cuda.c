@@ -33,6 +33,14 @@ static int steps_called(const struct tachy_plan *p, const char *op)
     return n;
 }
 
+static int steps_of(const struct tachy_plan *p, enum cuda_kind kind)
+{
+    int n = 0;
+    for (int i = 0; i < steps(p); i++)
+        n += ((const struct cuda_plan *)p)->steps[i].kind == kind;
+    return n;
+}
+
 static struct tachy_value *mean(struct tachy_value *x)
 {
     struct tachy_plan_attr a = {.reduce = {.how = TACHY_PLAN_MEAN, .axis = {[2] = true, [3] = true}}};
@@ -175,10 +183,81 @@ TEST(squeeze_and_excite)
     host_own_weights = 0;
     struct tachy_plan *p = opened(&params);
     CHECK_INT(steps_called(p, "Binary"), 0);
-    // Behind a depthwise convolution the means need no step; the last two scales are multiplied into the weights.
-    CHECK_INT(steps_called(p, "Reduce"), 1 + 1 + 2 + 2 + 1 + 1);
-    CHECK_INT(steps_called(p, "Conv"), 12 + 3 + 2);
+    // Means are of what a depthwise convolution sums, or of the picture itself; the last scale is no squeeze's.
+    CHECK_INT(steps_of(p, CUDA_REDUCE), 1);
+    CHECK_INT(steps_of(p, CUDA_SQUEEZE), 5);
+    CHECK_INT(steps_of(p, CUDA_CONV), 12 + 1);
     CHECK(host_own_weights >= 5);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+
+// The decoder of a segmentation network: what is larger is scaled by the means of both pictures and added to the smaller one
+// blown up; then the same from the means of one through a convolution. A picture of whose mean a step is made is used by none
+// behind it.
+static void gates(void)
+{
+    begin();
+    struct tachy_value *x = unary(TACHY_PLAN_RELU, conv(input(4, SHAPE(2, 3, 12, 10)), 16, 3, true)), *small, *s, *y;
+    struct tachy_value *gone = unary(TACHY_PLAN_RELU, conv(x, 16, 3, true));
+    small = conv(make(TACHY_OP_POOL, (struct tachy_plan_attr){.pool = {.kernel = {2, 2}, .stride = {2, 2}}}, VALUE(2, 16, 6, 5), gone,
+                      NULL, NULL), 16, 1, true);
+    s = binary(TACHY_PLAN_ADD, mean(gone), mean(small));
+    s = unary(TACHY_PLAN_SIGMOID, conv(unary(TACHY_PLAN_RELU, conv(s, 8, 1, true)), 16, 1, true));
+    y = conv(binary(TACHY_PLAN_ADD, resized(small, 12, 10), binary(TACHY_PLAN_MUL, x, s)), 16, 1, true);
+    s = binary(TACHY_PLAN_ADD, mean(x), conv(mean(y), 16, 1, true));
+    s = unary(TACHY_PLAN_SIGMOID, conv(unary(TACHY_PLAN_RELU, conv(s, 16, 1, true)), 16, 1, true));
+    small = unary(TACHY_PLAN_RELU, conv(make(TACHY_OP_POOL, (struct tachy_plan_attr){.pool = {.kernel = {2, 2}, .stride = {2, 2}}},
+                                             VALUE(2, 16, 6, 5), y, NULL, NULL), 16, 3, true));
+    y = binary(TACHY_PLAN_ADD, resized(small, 12, 10), binary(TACHY_PLAN_MUL, x, s));
+    tachy_graph_add_output(g, conv(y, 7, 1, true));
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+TEST(gates_of_a_decoder)
+{
+    for (int half = 0; half < 2; half++) {
+        const struct tachy_plan_params params = {.precision = half ? TACHY_PLAN_FP16 : TACHY_PLAN_FP32, .kernels = &host_kernels};
+        gates();
+        struct tachy_plan *p = opened(&params);
+        CHECK_INT(steps_of(p, CUDA_SQUEEZE), 2);
+        CHECK_INT(steps_of(p, CUDA_REDUCE), 0);
+        tachy_plan_close(&p);
+        tachy_graph_close(&g);
+    }
+}
+
+// Channels that do not fill vectors: a Concat of 40, 16 and 3, of 24 and 3; convolutions from 59, 27 and 3 channels.
+static void odd(void)
+{
+    begin();
+    struct tachy_value *x = input(4, SHAPE(2, 3, 8, 8)), *in[3], *y = VALUE(2, 59, 8, 8), *z = VALUE(2, 27, 8, 8);
+    struct tachy_plan_attr side = {.axis = 1}, pool = {.pool = {.kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1, 1, 1}, .average = true}};
+    struct tachy_value *a = unary(TACHY_PLAN_RELU, conv(x, 16, 3, true)), *small = make(TACHY_OP_POOL, pool, VALUE(2, 3, 8, 8), x, NULL, NULL);
+    in[0] = unary(TACHY_PLAN_RELU, conv(a, 40, 1, true));
+    in[1] = binary(TACHY_PLAN_ADD, conv(a, 16, 1, true), a);
+    in[2] = small;
+    tachy_graph_node(g, NULL, TACHY_OP_CONCAT, "n", &side, in, 3, y);
+    in[0] = unary(TACHY_PLAN_RELU, conv(y, 24, 3, true));
+    in[1] = small;
+    tachy_graph_node(g, NULL, TACHY_OP_CONCAT, "n", &side, in, 2, z);
+    y = binary(TACHY_PLAN_ADD, conv(unary(TACHY_PLAN_RELU, conv(z, 11, 1, true)), 11, 3, true), conv(z, 11, 1, true));
+    tachy_graph_add_output(g, resized(conv(y, 7, 1, true), 12, 10));
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+TEST(odd_channels)
+{
+    const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
+    odd();
+    host_padded = 0;
+    struct tachy_plan *p = opened(&params);
+    CHECK_INT(steps_called(p, "Concat"), 1); // three channels lie in one of them
+    CHECK(host_padded >= 4); // each of them may run on tensor cores
+    const struct cuda_plan *q = (const struct cuda_plan *)p;
+    for (int i = 0; i < q->nb_steps; i++)
+        if (q->steps[i].kind == CUDA_CONV && q->steps[i].a.conv.shape.cin > 4)
+            CHECK((q->steps[i].a.conv.in.pixel | q->steps[i].a.conv.out.pixel) % 8 == 0);
     tachy_plan_close(&p);
     tachy_graph_close(&g);
 }
@@ -281,11 +360,37 @@ TEST(pairs_of_convolutions)
     free(x), free(y), free(want);
 }
 
+// A picture with its channels last, which the first convolution reads as one of one channel.
+static void pixels(void)
+{
+    begin();
+    struct tachy_plan_attr wide = {.conv = {{3, 9}, {2, 6}, {1, 1}, {0, 3, 1, 0}, 1, {0, 0}}};
+    struct tachy_value *x = input(4, SHAPE(2, 24, 20, 3)), *b;
+    x = make(TACHY_OP_RESHAPE, (struct tachy_plan_attr){0}, VALUE(2, 1, 24, 60), x, NULL, NULL);
+    b = NUMBERS(16);
+    x = unary(TACHY_PLAN_RELU, make(TACHY_OP_CONV, wide, VALUE(2, 16, 12, 10), x, NUMBERS(16, 1, 3, 9), b));
+    tachy_graph_add_output(g, tame(x, 7, 3, true));
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+TEST(pixels_of_a_first_convolution)
+{
+    const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
+    pixels();
+    host_stems = 0;
+    struct tachy_plan *p = opened(&params);
+    CHECK_INT(host_stems, 1);
+    CHECK_INT(steps_of(p, CUDA_TRANSPOSE), 2); // the picture's and the output's
+    CHECK_INT(steps(p), 2 + 2);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+
 TEST(precision)
 {
-    void (*const builds[])(void) = {branches, mixed, squeezes};
+    void (*const builds[])(void) = {branches, mixed, squeezes, gates, odd, pixels};
     host_stems = 0;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 6; i++) {
         float *want = expected(builds[i]), *single = on_gpu(builds[i], TACHY_PLAN_FP32), *half = on_gpu(builds[i], TACHY_PLAN_FP16);
         int64_t n = i ? 2 * 7 * 12 * 10 : 2 * 5 * 32 * 32;
         CHECK(off(single, want, n) < (i == 2 ? 3e-6 : 1e-6)); // the last is deeper
@@ -533,5 +638,5 @@ TEST(memory_limit)
     tachy_plan_close(&p);
 }
 
-TEST_MAIN(TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite), TEST_CASE(pairs_of_convolutions), TEST_CASE(branches_side_by_side),
+TEST_MAIN(TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite), TEST_CASE(gates_of_a_decoder), TEST_CASE(odd_channels), TEST_CASE(pixels_of_a_first_convolution), TEST_CASE(pairs_of_convolutions), TEST_CASE(branches_side_by_side),
           TEST_CASE(precision), TEST_CASE(scale_by_channel), TEST_CASE(groups), TEST_CASE(half_on_a_cpu))

@@ -6,8 +6,8 @@
 //
 // Several kernels compute it, each launcher returns CUDA_INVALID_VALUE for what it cannot do:
 //   conv            any shape, groups and scale, float32 and float16, plain multiply-adds in float32
-//   conv_tma        float16, no groups; compute capability 9.0 (TMA and wgmma). cin and cout multiples of 8, tensors
-//                   aligned for vectors. Taps that lie in the padding for a whole tile are skipped.
+//   conv_tma        float16, no groups; compute capability 9.0 (TMA and wgmma). Tensors aligned for vectors, rows of cin in the
+//                   weights begin at multiples of 8. Taps that lie in the padding for a whole tile are skipped.
 //   conv_depthwise  groups = cin = cout, float16 and float32; weights lie differently
 //   conv_stem       a network's first: float16, cin at most in.pixel, which is 4 or 8 (with 4 an even stride); what lies
 //                   in a pixel after cin must be finite. No groups, dilation or added tensor; compute capability 8.0

@@ -160,6 +160,18 @@ __device__ static inline void take_added(const work &w, uint32_t line, int row, 
         d[k] += w.add_last ? 0.0f : more[k];
 }
 
+// Of a thread's two columns of each eight, which begin at `channel`. A loop of its own, for as code it would be most of the kernel.
+__device__ __noinline__ static void activate_seldom(const tachy_nn_act &act, float (&d)[32], int channel, int channels)
+{
+    for (int k = 0; k < 32; k++) {
+        int c = channel + k / 4 * 8 + k % 2;
+        if (act.kind != TACHY_ACT_PRELU)
+            d[k] = seldom(act.kind, act.a, act.b, d[k]);
+        else if (d[k] < 0 && c < channels)
+            d[k] *= at<const float>(act.slope)[c];
+    }
+}
+
 // 64 pixels by 64 channels from the sums in d to the output. `turn` counts the chunks.
 __device__ static inline void store_chunk(const work &w, const tile &t, const place &p, float (&d)[32], int block, int channel, int turn)
 {
@@ -177,7 +189,16 @@ __device__ static inline void store_chunk(const work &w, const tile &t, const pl
         barrier_wait(p.added + 8 * (turn & 1), turn >> 1 & 1);
         take_added(w, line, row, p.lane, d, more);
     }
-    activate_common<32>(w.act, d);
+    if (!activate_common<32>(w.act, d)) {
+        float v[32]; // in memory, as the sums are not
+#pragma unroll
+        for (int k = 0; k < 32; k++)
+            v[k] = d[k];
+        activate_seldom(w.act, v, channel + p.lane % 4 * 2, w.s.cout);
+#pragma unroll
+        for (int k = 0; k < 32; k++)
+            d[k] = v[k];
+    }
     if (w.has_add && w.add_last)
 #pragma unroll
         for (int k = 0; k < 32; k++)
@@ -413,7 +434,8 @@ template <int BLOCKS, int N, int SPLIT> static int launch(const tachy_nn_conv *a
     // What a warpgroup stores at once: 64 pixels of the box, in its order.
     int box[3] = {w.tw, w.th, w.tn}, part[3] = {least(w.tw, 64), 1, 1};
     part[1] = least(w.th, 64 / part[0]), part[2] = 64 / part[0] / part[1];
-    int64_t size[3] = {s->cin, s->kh * s->kw, (int64_t)s->cout * (a->weights_image ? s->n : 1)}, stride[3] = {1, s->cin, (int64_t)s->cin * s->kh * s->kw};
+    int64_t size[3] = {s->cin, s->kh * s->kw, (int64_t)s->cout * (a->weights_image ? s->n : 1)}, row = (s->cin + 7) / 8 * 8;
+    int64_t stride[3] = {1, row, row * s->kh * s->kw};
     int rows[3] = {DEPTH, 1, N}, one[3] = {1, 1, 1};
     if (!encode_picture(&w.in, &a->in, s->cin, s->w, s->h, s->n, box, s->stride_w, s->stride_h) ||
         !encode(&w.weights, a->weights, 3, size, stride, rows, one) ||
@@ -436,9 +458,9 @@ int tachy_nn_run_conv_tma(const struct tachy_nn_conv *a, cuda_stream stream)
 {
     const tachy_conv_shape *s = &a->shape;
     bool aligned = whole_vectors(&a->in, 8) && whole_vectors(&a->out, 8) && whole_vectors(&a->epilogue.add, 8) && a->weights % 16 == 0 &&
-                   a->bias % 8 == 0 && s->cin % 8 == 0;
+                   a->bias % 8 == 0 && (s->cin % 8 == 0 || !a->weights_image);
     if (attribute(cudaDevAttrComputeCapabilityMajor) != 9 || a->dtype != TACHY_F16 || s->groups != 1 || a->scale || a->sums || !aligned ||
-        !is_common(a->epilogue.act.kind) || s->n < 1 || s->stride_h > 8 || s->stride_w > 8)
+        s->n < 1 || s->stride_h > 8 || s->stride_w > 8)
         return cudaErrorInvalidValue;
     static int (*const variants[TACHY_NN_TMA_VARIANTS])(const tachy_nn_conv *, cuda_stream) = {
         launch<1, 256, 1>, launch<2, 128, 1>, launch<1, 128, 1>, launch<2, 64, 1>, launch<1, 64, 1>,

@@ -79,10 +79,14 @@ static int open_layouts(struct tachy_nn_gemm *g, const struct tachy_nn_gemm_shap
     return status;
 }
 
-static int find(struct tachy_nn_gemm *g, size_t workspace, int most)
+// If it is not told cuBLASLt takes every matrix to lie at a multiple of 256 bytes.
+static int find(struct tachy_nn_gemm *g, const struct tachy_nn_gemm_shape *s, size_t workspace, int most)
 {
     cublaslt_pref pref = NULL;
     int status = g->lt->pref_create(&pref), n = 0;
+    uint32_t align = (uint32_t)s->align;
+    for (int i = 0; i < 4 && align && !status; i++)
+        status = g->lt->pref_set(pref, CUBLASLT_PREF_ALIGN_A + i, &align, sizeof(align));
     if (!status)
         status = g->lt->pref_set(pref, CUBLASLT_PREF_WORKSPACE, &workspace, sizeof(workspace));
     if (!status)
@@ -144,7 +148,7 @@ int tachy_nn_gemm_open(struct tachy_nn_gemm **out, const struct tachy_nn_gemm_sh
     int err = open_shape(out, shape, TACHY_MAX(most, 1), log);
     if (err < 0)
         return err;
-    int status = find(*out, workspace, TACHY_MAX(most, 1));
+    int status = find(*out, shape, workspace, TACHY_MAX(most, 1));
     if (status || !(*out)->n)
         return none(out, shape, status, log);
     *n = (*out)->n;

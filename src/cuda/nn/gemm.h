@@ -23,6 +23,7 @@ struct tachy_nn_gemm_shape {
     float alpha;             // x w^T times this; 0: 1
     enum tachy_dtype dtype;  // F16 (sums float32) or F32
     bool tf32;               // F32: products of tensor cores with 10 bits of mantissa
+    int align;               // bytes that all addresses are multiples of, a power of two; 0: 256
 };
 struct tachy_nn_gemm_io {
     cuda_address x, w, bias, add, y; // y may be add

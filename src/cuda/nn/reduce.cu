@@ -131,15 +131,25 @@ __global__ void __launch_bounds__(THREADS) across_vectors(tachy_nn_reduce a, int
     }
 }
 
+// A block has COLUMNS results, a warp every GROUPS-th of their parts; the warps meet in their order.
 template <typename U> __global__ void __launch_bounds__(THREADS) gather_parts(tachy_nn_reduce a, int nb_parts)
 {
-    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, all = a.outer * a.inner;
-    if (i >= all)
-        return;
+    const int GROUPS = THREADS / COLUMNS;
+    __shared__ two some[GROUPS][COLUMNS];
+    int column = threadIdx.x % COLUMNS, group = threadIdx.x / COLUMNS;
+    int64_t i = (int64_t)blockIdx.x * COLUMNS + column, all = a.outer * a.inner;
     two sum = start(a.kind);
+    if (i < all) {
 #pragma unroll 8
-    for (int k = 0; k < nb_parts; k++)
-        sum = join(a.kind, sum, at<const two>(a.workspace)[k * all + i]);
+        for (int k = group; k < nb_parts; k += GROUPS)
+            sum = join(a.kind, sum, at<const two>(a.workspace)[k * all + i]);
+    }
+    some[group][column] = sum;
+    __syncthreads();
+    if (group || i >= all)
+        return;
+    for (int k = 1; k < GROUPS; k++)
+        sum = join(a.kind, sum, some[k][column]);
     put(at<U>(a.out) + i / a.inner * a.out_outer + i % a.inner * a.out_inner, last_of(a.kind, sum, a.n));
 }
 
@@ -179,7 +189,7 @@ template <typename T, typename U> static int launch_vectors(const tachy_nn_reduc
     auto kernel = sum ? across_vectors<T, U, true> : across_vectors<T, U, false>;
     kernel<<<dim3((unsigned)across, (unsigned)nb_parts, (unsigned)a->outer), THREADS, 0, on(stream)>>>(*a, columns, rows, (int)nb_parts);
     if (nb_parts > 1)
-        gather_parts<U><<<(unsigned)parts(all, THREADS), THREADS, 0, on(stream)>>>(*a, (int)nb_parts);
+        gather_parts<U><<<(unsigned)parts(all, COLUMNS), THREADS, 0, on(stream)>>>(*a, (int)nb_parts);
     return cudaGetLastError();
 }
 
@@ -197,7 +207,7 @@ template <typename T, typename U> static int launch(const tachy_nn_reduce *a, cu
         return launch_vectors<T, U>(a, stream);
     across<T, U><<<dim3((unsigned)blocks, (unsigned)nb_parts), THREADS, 0, on(stream)>>>(*a, nb_parts);
     if (nb_parts > 1)
-        gather_parts<U><<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a, nb_parts);
+        gather_parts<U><<<(unsigned)parts(all, COLUMNS), THREADS, 0, on(stream)>>>(*a, nb_parts);
     return cudaGetLastError();
 }
 

@@ -1,95 +1,150 @@
 #include "cuda/nn/squeeze.h"
-#include "cuda/nn/tensor.cuh"
+#include "cuda/nn/cluster.cuh"
+#include "cuda/nn/hopper.cuh"
 
-// First launch: a block has UNITS hidden units of an image, a warp each. Second: a block has CHANNELS channels of an
-// image; when their scales are known, it scales their columns of the weights. With one image there is little to do and
-// all of it is waiting for memory, so blocks are many and small, and what a thread reads does not wait for itself.
-enum { THREADS = 256, WARPS = THREADS / 32, UNITS = WARPS, CHANNELS = 16, MOST = 4096 };
+// One block does an image if it is soon done. The blocks of an image's cluster each sum a part of the positions, make a part of
+// the hidden units and of the scales, and read from each other's shared memory what the others made. Otherwise the first of two
+// launches makes UNITS hidden units a block, the second the scales of UNITS channels. A warp has ROWS rows of weights at a time, so
+// that many loads are on their way.
+enum { THREADS = 512, WARPS = THREADS / 32, CLUSTER = 8, ROWS = 4, MOST = 4096, UNITS = 16, FEW_BYTES = 256 * 1024, FEW_WEIGHTS = 24 * 1024 };
 
-template <typename T> __device__ static inline float dot(const T *w, const float *v, int n)
+struct cut { // of one launch: floats in shared memory of the parts, and what a block makes
+    int units, channels;      // of a block
+    int second, means, between, made, scale, lines, floats;
+};
+
+template <int BLOCKS> __device__ static inline int block_of() { return BLOCKS > 1 ? (int)blockIdx.x : 0; }
+template <int BLOCKS> __device__ static inline void meet()
+{
+#if __CUDA_ARCH__ >= 900
+    __syncwarp();
+    if (BLOCKS > 1)
+        return cluster_sync();
+#endif
+    __syncthreads();
+}
+// Float i of `p` in shared memory of a block of the cluster.
+template <int BLOCKS> __device__ static inline float from(const float *p, int i, int block)
+{
+#if __CUDA_ARCH__ >= 900
+    if (BLOCKS > 1) {
+        float v;
+        asm volatile("{\n.reg .b32 at;\nmapa.shared::cluster.u32 at, %1, %2;\nld.shared::cluster.f32 %0, [at];\n}"
+                     : "=f"(v) : "r"(shared_at(p + i)), "r"(block) : "memory");
+        return v;
+    }
+#endif
+    return p[i];
+}
+
+// Sums of the block's positions. A thread has a vector of channels of every so-manieth; the threads meet in their order.
+template <typename T, int W> __device__ static inline void sums_of(const tachy_nn_means &of, float *sums, float *lines, int block, int blocks)
+{
+    const T *image = at<const T>(of.data) + blockIdx.y * of.image;
+    int vectors = of.c / W;
+    for (int first = 0; first < vectors; first += THREADS) {
+        int columns = min(vectors - first, (int)THREADS), lanes = THREADS / columns, lane = threadIdx.x / columns;
+        int c = (first + (int)threadIdx.x % columns) * W;
+        float sum[W] = {0};
+        if (lane < lanes) {
+#pragma unroll 8
+            for (int p = block * lanes + lane; p < of.n; p += blocks * lanes) {
+                float v[W];
+                load<T, W>(v, image + p * of.step + c);
+#pragma unroll
+                for (int i = 0; i < W; i++)
+                    sum[i] += v[i];
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            lines[threadIdx.x * (W + 1) + i] = sum[i];
+        __syncthreads();
+        for (int left = lanes; left > 1;) {
+            int half = (left + 1) / 2;
+            if (lane < left - half)
+#pragma unroll
+                for (int i = 0; i < W; i++)
+                    lines[threadIdx.x * (W + 1) + i] += lines[(threadIdx.x + half * columns) * (W + 1) + i];
+            left = half;
+            __syncthreads();
+        }
+        if (lane == 0)
+#pragma unroll
+            for (int i = 0; i < W; i++)
+                sums[c + i] = lines[threadIdx.x * (W + 1) + i];
+        __syncthreads();
+    }
+}
+
+template <typename T> __device__ static inline void sums_of_type(const tachy_nn_means &of, float *sums, float *lines, int block, int blocks)
 {
     const int N = VECTOR<T>;
-    float sum = 0;
-    int lane = threadIdx.x % 32, whole = reinterpret_cast<cuda_address>(w) % 16 ? 0 : n / N * N;
-#pragma unroll 4
+    if (of.c % N == 0 && (of.step | of.image) % N == 0 && of.data % 16 == 0)
+        sums_of<T, N>(of, sums, lines, block, blocks);
+    else
+        sums_of<T, 1>(of, sums, lines, block, blocks);
+}
+
+// Products of ROWS rows of weights, from `row` on but not beyond the last, with v.
+template <typename T> __device__ static inline void dots(float (&sum)[ROWS], const T *w, int row, int rows, const float *v, int n)
+{
+    const int N = VECTOR<T>;
+    int lane = threadIdx.x % 32, whole = n % N || reinterpret_cast<cuda_address>(w) % 16 ? 0 : n;
+    const T *line[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        line[r] = w + (int64_t)min(row + r, rows - 1) * n, sum[r] = 0;
+#pragma unroll 2
     for (int k = lane * N; k < whole; k += 32 * N) {
-        float x[N];
-        load<T, N>(x, w + k);
+        float x[ROWS][N];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            load<T, N>(x[r], line[r] + k);
 #pragma unroll
         for (int i = 0; i < N; i += 4) {
             float4 y = *reinterpret_cast<const float4 *>(v + k + i);
-            sum += x[i] * y.x + x[i + 1] * y.y + x[i + 2] * y.z + x[i + 3] * y.w;
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+                sum[r] += x[r][i] * y.x + x[r][i + 1] * y.y + x[r][i + 2] * y.z + x[r][i + 3] * y.w;
         }
     }
     for (int k = whole + lane; k < n; k += 32)
-        sum += value(w[k]) * v[k];
-    return warp_sum(sum);
-}
-
-__device__ static inline float end_of(const tachy_nn_act &act, cuda_address bias, int i, float v)
-{
-    float x[1] = {v + (bias ? at<const float>(bias)[i] : 0.0f)};
-    activate<1>(act, x, 0, 0);
-    return x[0];
-}
-
-// Means of the block's image. A thread sums W channels of every `groups`-th part; the groups meet in their order.
-template <int W> __device__ static inline void means_of(const tachy_nn_squeeze &a, float *mean)
-{
-    __shared__ pack<float, W> some[THREADS];
-    const float *sums = at<const float>(a.sums) + (int64_t)blockIdx.y * a.parts * a.c;
-    float share = 1 / a.pixels;
-    for (int first = 0; first < a.c; first += THREADS * W) {
-        int count = min((a.c - first) / W, (int)THREADS), groups = THREADS / count, c = first + threadIdx.x % count * W;
-        pack<float, W> sum = {};
-        if ((int)threadIdx.x < groups * count) {
-#pragma unroll 4
-            for (int p = threadIdx.x / count; p < a.parts; p += groups) {
-                pack<float, W> v = *reinterpret_cast<const pack<float, W> *>(sums + (int64_t)p * a.c + c);
 #pragma unroll
-                for (int i = 0; i < W; i++)
-                    sum.v[i] += v.v[i];
-            }
-        }
-        some[threadIdx.x] = sum;
-        __syncthreads();
-        for (int i = threadIdx.x; i < count * W; i += THREADS) {
-            float total = 0;
-            for (int g = 0; g < groups; g++)
-                total += some[g * count + i / W].v[i % W];
-            mean[first + i] = total * share;
-        }
-        __syncthreads();
-    }
+        for (int r = 0; r < ROWS; r++)
+            sum[r] += value(line[r][k]) * v[k];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        sum[r] = __shfl_sync(0xffffffffu, warp_sum(sum[r]), 0);
 }
 
-template <typename T> __global__ void __launch_bounds__(THREADS) squeeze(tachy_nn_squeeze a)
+// act(w v + bias) of rows `first` to before `last`; the first goes to `to`.
+template <typename T>
+__device__ static inline void layer(float *to, cuda_address w, cuda_address bias, const tachy_nn_act &act, int first, int last, const float *v, int n)
 {
-    __shared__ __align__(16) float mean[MOST];
-    if (a.c % 4 == 0 && a.sums % 16 == 0)
-        means_of<4>(a, mean);
-    else
-        means_of<1>(a, mean);
-    int h = blockIdx.x * UNITS + threadIdx.x / 32;
-    if (h >= a.hidden)
-        return;
-    float v = dot(at<const T>(a.w1) + (int64_t)h * a.c, mean, a.c);
-    if (threadIdx.x % 32 == 0)
-        at<float>(a.between)[blockIdx.y * a.hidden + h] = end_of(a.act1, a.bias1, h, v);
+    for (int row = first + (int)threadIdx.x / 32 * ROWS; row < last; row += WARPS * ROWS) {
+        float sum[ROWS];
+        dots<T>(sum, at<const T>(w), row, last, v, n);
+        int r = threadIdx.x % 32;
+        if (r < ROWS && row + r < last) {
+            float x[1] = {r == 0 ? sum[0] : r == 1 ? sum[1] : r == 2 ? sum[2] : sum[3]};
+            x[0] += bias ? at<const float>(bias)[row + r] : 0.0f;
+            activate<1>(act, x, 0, 0);
+            to[row + r - first] = x[0];
+        }
+    }
 }
 
 // The block's columns of the weights times their scales, W at a time.
 template <typename T, int W> __device__ static inline void scale_weights(const tachy_nn_squeeze &a, const float *scale, int first, int some)
 {
     int64_t image = blockIdx.y * (int64_t)a.rows * a.c;
-    int across = CHANNELS / W;
+    int across = some / W;
 #pragma unroll 4
     for (int i = threadIdx.x; i < a.rows * across; i += THREADS) {
         int k = i % across * W;
         int64_t to = (int64_t)(i / across) * a.c + first + k;
         float v[W];
-        if (k >= some)
-            continue;
         load<T, W>(v, at<const T>(a.weights) + to);
 #pragma unroll
         for (int j = 0; j < W; j++)
@@ -98,24 +153,15 @@ template <typename T, int W> __device__ static inline void scale_weights(const t
     }
 }
 
-template <typename T> __global__ void __launch_bounds__(THREADS) excite(tachy_nn_squeeze a)
+// Up to `channels` scales from `first` on, and their columns of the weights.
+template <typename T> __device__ static inline void finish_scales(const tachy_nn_squeeze &a, float *scale, const float *units, int first, int channels)
 {
-    __shared__ __align__(16) float unit[MOST];
-    __shared__ float scale[CHANNELS];
-    for (int h = threadIdx.x; h < a.hidden; h += THREADS)
-        unit[h] = at<const float>(a.between)[blockIdx.y * a.hidden + h];
+    int last = min(first + channels, a.c), some = last - first;
+    layer<T>(scale, a.w2, a.bias2, a.act2, first, last, units, a.hidden);
     __syncthreads();
-    int first = blockIdx.x * CHANNELS, some = min((int)CHANNELS, a.c - first);
-#pragma unroll
-    for (int k = threadIdx.x / 32; k < CHANNELS; k += WARPS) {
-        float v = k < some ? dot(at<const T>(a.w2) + (int64_t)(first + k) * a.hidden, unit, a.hidden) : 0.0f;
-        if (threadIdx.x % 32 == 0 && k < some)
-            scale[k] = end_of(a.act2, a.bias2, first + k, v);
-    }
-    __syncthreads();
-    if (a.scale && (int)threadIdx.x < some)
-        at<float>(a.scale)[blockIdx.y * a.c + first + threadIdx.x] = scale[threadIdx.x];
-    if (!a.scaled)
+    for (int i = threadIdx.x; i < some; i += THREADS)
+        at<float>(a.scale)[blockIdx.y * (int64_t)a.c + first + i] = scale[i];
+    if (!a.scaled || some <= 0)
         return;
     if (a.c % VECTOR<T> == 0 && (a.weights | a.scaled) % 16 == 0)
         scale_weights<T, VECTOR<T>>(a, scale, first, some);
@@ -123,19 +169,134 @@ template <typename T> __global__ void __launch_bounds__(THREADS) excite(tachy_nn
         scale_weights<T, 1>(a, scale, first, some);
 }
 
+template <typename T, int BLOCKS> __global__ void __launch_bounds__(THREADS) squeeze(tachy_nn_squeeze a, cut u)
+{
+    extern __shared__ __align__(16) float memory[];
+    float *sums = memory, *second = memory + u.second, *v = memory + u.means, *between = memory + u.between, *made = memory + u.made;
+    float *scale = memory + u.scale, *lines = memory + u.lines;
+    int block = block_of<BLOCKS>();
+    for (int k = 0; k < 2; k++)
+        if (a.of[k].data && a.of[k].dtype == TACHY_F32)
+            sums_of_type<float>(a.of[k], k ? second : sums, lines, block, BLOCKS);
+        else if (a.of[k].data)
+            sums_of_type<half16>(a.of[k], k ? second : sums, lines, block, BLOCKS);
+    meet<BLOCKS>();
+    for (int k = 0; k < 2 && a.of[k].data; k++)
+        for (int i = threadIdx.x; i < a.of[k].c; i += THREADS) {
+            float total = 0;
+#pragma unroll
+            for (int b = 0; b < BLOCKS; b++)
+                total += from<BLOCKS>(k ? second : sums, i, b);
+            total *= a.of[k].share;
+            if (k && !a.w0)
+                v[i] += total; // of the same thread
+            else
+                (k ? between : v)[i] = total;
+        }
+    __syncthreads();
+    if (a.w0) {
+        layer<T>(lines, a.w0, a.bias0, tachy_nn_act{TACHY_ACT_NONE, 0, 0, 0}, 0, a.of[0].c, between, a.of[1].c);
+        __syncthreads();
+        for (int i = threadIdx.x; i < a.of[0].c; i += THREADS)
+            v[i] += lines[i];
+        __syncthreads();
+    }
+    if (a.w1) {
+        int first = block * u.units;
+        layer<T>(made, a.w1, a.bias1, a.act1, first, min(first + u.units, a.hidden), v, a.of[0].c);
+        meet<BLOCKS>();
+        for (int i = threadIdx.x; i < a.hidden; i += THREADS)
+            between[i] = from<BLOCKS>(made, i % u.units, i / u.units);
+        __syncthreads();
+    }
+    finish_scales<T>(a, scale, a.w1 ? between : v, block * u.channels, u.channels);
+    meet<BLOCKS>(); // shared memory goes with the block
+}
+
+// The first of two launches: means, and the block's hidden units.
+template <typename T> __global__ void __launch_bounds__(THREADS) units(tachy_nn_squeeze a, cut u)
+{
+    extern __shared__ __align__(16) float memory[];
+    float *v = memory + u.means;
+    if (a.of[0].dtype == TACHY_F32)
+        sums_of_type<float>(a.of[0], v, memory + u.lines, 0, 1);
+    else
+        sums_of_type<half16>(a.of[0], v, memory + u.lines, 0, 1);
+    for (int i = threadIdx.x; i < a.of[0].c; i += THREADS)
+        v[i] *= a.of[0].share;
+    __syncthreads();
+    int first = blockIdx.x * UNITS;
+    layer<T>(at<float>(a.between) + blockIdx.y * (int64_t)a.hidden + first, a.w1, a.bias1, a.act1, first, min(first + (int)UNITS, a.hidden), v,
+             a.of[0].c);
+}
+// The second: the block's scales, and its columns of the weights.
+template <typename T> __global__ void __launch_bounds__(THREADS) excite(tachy_nn_squeeze a, cut u)
+{
+    extern __shared__ __align__(16) float memory[];
+    float *between = memory + u.between, *scale = memory + u.scale;
+    for (int i = threadIdx.x; i < a.hidden; i += THREADS)
+        between[i] = at<const float>(a.between)[blockIdx.y * (int64_t)a.hidden + i];
+    __syncthreads();
+    finish_scales<T>(a, scale, between, blockIdx.x * UNITS, UNITS);
+}
+
+static int most_of(int a, int b) { return a > b ? a : b; }
+
+// Floats of each part, all at multiples of 4.
+static cut cut_of(const tachy_nn_squeeze *a, int blocks)
+{
+    cut u = {parts(a->hidden, blocks), (parts(a->c, blocks) + 7) / 8 * 8};
+    int at = 0;
+    auto take = [&](int n) {
+        int from = at;
+        at += (n + 3) / 4 * 4;
+        return from;
+    };
+    take(a->of[0].c);
+    u.second = take(a->of[1].data ? a->of[1].c : 0), u.means = take(a->of[0].c);
+    u.between = take(most_of(a->hidden, a->of[1].data ? a->of[1].c : 0)), u.made = take(u.units), u.scale = take(u.channels);
+    u.lines = take(most_of(THREADS * 9, a->of[0].c)), u.floats = at;
+    return u;
+}
+
+template <typename T, int BLOCKS> static int launch(const tachy_nn_squeeze *a, cuda_stream stream)
+{
+    cut u = cut_of(a, BLOCKS);
+    return launch_clusters(squeeze<T, BLOCKS>, dim3(BLOCKS, (unsigned)a->n), BLOCKS, THREADS, u.floats * (int)sizeof(float), stream, *a, u);
+}
+
+template <typename T> static int launch_two(const tachy_nn_squeeze *a, cuda_stream stream)
+{
+    cut u = cut_of(a, 1);
+    int bytes = u.floats * (int)sizeof(float);
+    int status = launch_clusters(units<T>, dim3((unsigned)parts(a->hidden, UNITS), (unsigned)a->n), 1, THREADS, bytes, stream, *a, u);
+    return status ? status : launch_clusters(excite<T>, dim3((unsigned)parts(a->c, UNITS), (unsigned)a->n), 1, THREADS, bytes, stream, *a, u);
+}
+
 template <typename T> static int launch(const tachy_nn_squeeze *a, cuda_stream stream)
 {
-    if (a->w1)
-        squeeze<T><<<dim3((unsigned)parts(a->hidden, UNITS), (unsigned)a->n), THREADS, 0, on(stream)>>>(*a);
-    excite<T><<<dim3((unsigned)parts(a->c, CHANNELS), (unsigned)a->n), THREADS, 0, on(stream)>>>(*a);
-    return cudaGetLastError();
+    int64_t weights = (int64_t)a->hidden * (a->c + (a->w1 ? a->of[0].c : 0)) + (a->scaled ? (int64_t)a->rows * a->c : 0), bytes = 0;
+    for (int k = 0; k < 2; k++)
+        bytes += a->of[k].data ? (int64_t)a->of[k].n * a->of[k].c * (a->of[k].dtype == TACHY_F32 ? 4 : 2) : 0;
+    if (bytes <= FEW_BYTES && weights <= FEW_WEIGHTS)
+        return launch<T, 1>(a, stream);
+    if (a->w1 && a->between && !a->of[1].data && bytes <= 2 * FEW_BYTES)
+        return launch_two<T>(a, stream);
+    return attribute(cudaDevAttrComputeCapabilityMajor) >= 9 ? launch<T, CLUSTER>(a, stream) : launch<T, 1>(a, stream);
+}
+
+static bool are_means(const tachy_nn_means *of)
+{
+    return of->n >= 1 && of->c >= 1 && of->c <= MOST && (of->dtype == TACHY_F32 || of->dtype == TACHY_F16);
 }
 
 int tachy_nn_run_squeeze(const struct tachy_nn_squeeze *a, cuda_stream stream)
 {
     bool act = a->act1.kind != TACHY_ACT_PRELU && a->act2.kind != TACHY_ACT_PRELU;
-    if (a->n < 1 || a->n > 65535 || a->c < 1 || a->c > MOST || a->hidden < 1 || a->hidden > MOST || a->parts < 1 || !act ||
-        !a->between || (a->scaled && (!a->weights || a->rows < 1)))
+    bool second = !a->of[1].data || (are_means(&a->of[1]) && (a->w0 || a->of[1].c == a->of[0].c));
+    if (a->n < 1 || a->n > 65535 || a->c < 1 || a->c > MOST || a->hidden < 1 || a->hidden > MOST || !act || !a->of[0].data ||
+        !are_means(&a->of[0]) || !second || (a->w0 && !a->of[1].data) || (!a->w1 && a->hidden != a->of[0].c) || !a->w2 || !a->scale ||
+        (a->scaled && (!a->weights || a->rows < 1)))
         return cudaErrorInvalidValue;
     if (a->dtype == TACHY_F32)
         return launch<float>(a, stream);

@@ -31,7 +31,7 @@ template <typename T, typename U> __global__ void __launch_bounds__(256) transpo
     int column = blockIdx.x * 256 + threadIdx.x;
     if (column >= a.columns)
         return;
-    const T *in = at<const T>(a.in) + blockIdx.z * a.in_batch + column;
+    const T *in = at<const T>(a.in) + blockIdx.z * a.in_batch + column * (a.in_column ? a.in_column : 1);
     U *out = at<U>(a.out) + blockIdx.z * a.out_batch + column * a.out_row;
     alignas(16) U v[8];
 #pragma unroll
@@ -57,7 +57,7 @@ template <typename T, typename U> static int launch(const tachy_nn_transpose *a,
 {
     int rows = a->padded_rows > a->rows ? a->padded_rows : a->rows;
     dim3 grid((unsigned)parts(a->columns, TILE), (unsigned)parts(rows, TILE), (unsigned)a->batch);
-    if (a->rows < 1 || a->columns < 1 || a->batch < 1 || a->batch > 65535 || grid.y > 65535)
+    if ((a->in_column > 1 && (rows > 8 || sizeof(U) == 1)) || a->rows < 1 || a->columns < 1 || a->batch < 1 || a->batch > 65535 || grid.y > 65535)
         return cudaErrorInvalidValue;
     if (rows <= 8 && sizeof(U) > 1)
         transpose_few<T, U><<<dim3((unsigned)parts(a->columns, 256), 1, (unsigned)a->batch), 256, 0, on(stream)>>>(*a, rows);

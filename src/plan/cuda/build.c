@@ -151,7 +151,7 @@ static int steps_of_node(struct cuda_build *b, const struct tachy_node *n)
 {
     enum cuda_scaled_role role = CUDA_SCALED_CONV;
     struct cuda_scaled *s = cuda_scaled_of(b, n, &role);
-    if (s && role == CUDA_SCALED_MEAN)
+    if (s && s->mean && n == cuda_squeeze_ends(s))
         return cuda_steps_squeeze(b, s);
     if (s && role != CUDA_SCALED_CONV && role != CUDA_SCALED_DEPTHWISE)
         return TACHY_OK;
@@ -248,13 +248,15 @@ int cuda_open(struct tachy_plan **out, const struct tachy_graph *g, const struct
     p->kernels = p->params.kernels ? p->params.kernels : tachy_nn_kernels();
     struct cuda_build b = {.plan = p, .g = g, .trial = p->params.trial};
     int err = cuda_find_lanes(&b);
+    if (err == TACHY_OK)
+        err = cuda_find_scaled(&b);
     const struct plan_place_rules rules = {.own_types = true, .pixel = cuda_pixel, .joins = cuda_joins, .beside = b.beside};
     if (err == TACHY_OK)
         err = plan_place(&b.places, g, &rules);
     if (err == TACHY_OK) {
         p->arena = b.places.arena;
         p->values = b.places.values;
-        err = cuda_find_scaled(&b);
+        err = cuda_place_scaled(&b);
         cuda_keep_lanes(&b);
         if (err == TACHY_OK)
             err = add_steps(&b);
@@ -343,7 +345,7 @@ static const char *choice(const struct tachy_plan *plan) { return ((const struct
 static const struct tachy_plan_pass *passes(const struct tachy_plan_params *p)
 {
 #define PASSES                                                                                                    \
-    {"levels", tachy_plan_levels}, {"bytes", cuda_bytes}, {"common", tachy_plan_common}, {"focus", tachy_plan_focus}, \
+    {"levels", tachy_plan_levels}, {"bytes", cuda_bytes}, {"common", tachy_plan_common}, {"pixels", cuda_pixels}, {"focus", tachy_plan_focus}, \
         {"heads", tachy_plan_heads}, {"pools", tachy_plan_pools}, {"shuffle", tachy_plan_shuffle},                 \
         {"moves", tachy_plan_moves}, {"activations", tachy_plan_activations}, {"gelu", tachy_plan_gelu},           \
         {"prelu", tachy_plan_prelu}, {"groups", cuda_groups}, {"affine", tachy_plan_affine},                      \

@@ -11,6 +11,7 @@
 // and all kernels share what else the GPU does. Steps of one shape choose together.
 
 enum { SAMPLES = 31, PRODUCT_SCRATCH = 32 << 20 };
+#define SHORT_RUN_MS 3.0f // steps of a few us, whose times scatter by 1: more samples
 static const int samples_of[] = {0, 3, 7, 15}, seconds_of[] = {5, 15, 60, 600};
 
 struct shape {
@@ -350,15 +351,17 @@ static int time_all(struct choice *c)
     const struct tachy_cu *cu = p->gpu->device.cu;
     const int effort = TACHY_MIN(p->params.effort, 3);
     uint64_t start = tachy_now_ns(), budget = (uint64_t)seconds_of[effort] * 1000000000u / (uint64_t)TACHY_MAX(p->params.parts, 1);
-    int rounds = 0, status = CUDA_OK;
+    int rounds = 0, samples = samples_of[effort], status = CUDA_OK;
     float defaults[5] = {0}, chosen[5] = {0};
     c->events = calloc((size_t)p->nb_steps + 1, sizeof(cuda_event));
     for (int i = 0; c->events && i <= p->nb_steps && !status; i++)
         status = cu->event_create(&c->events[i], CUDA_EVENT_TIMED);
-    for (int i = 0; i < c->nb_shapes; i++)
-        rounds = TACHY_MAX(rounds, c->shapes[i].nb_ways * samples_of[effort]);
     for (int i = -1; c->events && i < 5 && !status; i++) // the first warms up
         status = run_round(c, 0, PAIR_CHOSEN, &defaults[TACHY_MAX(i, 0)]);
+    if (median(defaults, 5) < SHORT_RUN_MS)
+        samples = TACHY_MIN(3 * samples, (int)SAMPLES);
+    for (int i = 0; i < c->nb_shapes; i++)
+        rounds = TACHY_MAX(rounds, c->shapes[i].nb_ways * samples);
     for (int r = 0; c->events && r < rounds && !status && tachy_now_ns() - start < budget; r++) {
         status = run_round(c, r, PAIR_NONE, NULL);
         if (!status)
@@ -367,7 +370,7 @@ static int time_all(struct choice *c)
     for (int i = 0; i < c->nb_shapes; i++)
         pick(&c->shapes[i]);
     if (c->events && !status)
-        status = time_pairs(c, samples_of[effort]);
+        status = time_pairs(c, samples);
     for (int i = 0; c->events && i < 5 && !status; i++)
         status = run_round(c, 0, PAIR_CHOSEN, &chosen[i]);
     p->default_run_ms = (double)median(defaults, 5);

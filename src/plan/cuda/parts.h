@@ -88,6 +88,8 @@ struct cuda_step {
     // A convolution's other forms: weights as conv_depthwise has them, 0: it is none; as a product (m 0: it is none),
     // whose bias is of the tensors' type.
     cuda_address depthwise, bias;
+    cuda_address padded; // weights whose input channels are filled up to a multiple of 8 with zeros; 0: they are one
+    bool stem;           // reads a network's picture, whose pixels end in zeros
     struct cuda_lane lane;
     bool pairs; // the next step may run in the same kernel
     cuda_address scaled; // weights times a scale, a matrix for each image, for all kernels but conv; 0: there is no scale
@@ -182,25 +184,31 @@ int cuda_time(struct tachy_plan *p, const void *const in[], int runs, double *ms
 // mixed.c: open() of TACHY_PLAN_MIXED, by plans that are opened with the other one.
 int cuda_open_mixed(struct tachy_plan **out, const struct tachy_graph *g, const struct tachy_plan_params *params);
 
-// A convolution whose input channels are scaled (squeeze.c), and the nodes that its scale comes from.
+// A convolution whose input channels are scaled, or a Resize that scales what it adds (squeeze.c), and the nodes that its
+// scale comes from.
 enum cuda_scaled_role {
     CUDA_SCALED_CONV,
     CUDA_SCALED_MEAN, // of a squeeze-and-excite, with its one or two convolutions and the cast behind it
+    CUDA_SCALED_OTHER, // a second mean, which the join adds, perhaps after its convolution
+    CUDA_SCALED_JOIN,
     CUDA_SCALED_FIRST,
     CUDA_SCALED_SECOND,
     CUDA_SCALED_CAST,
     CUDA_SCALED_DEPTHWISE, // makes the picture, and sums for the mean
 };
 struct cuda_scaled {
-    const struct tachy_node *conv, *mean, *first, *second, *cast, *depthwise; // NULL: it has none, as all have but conv
+    const struct tachy_node *conv, *mean, *other, *join, *first, *second, *cast, *depthwise; // NULL: it has none, as all have but conv
     size_t base, sums, between, scale, weights; // bytes in the arena, the others behind base
-    cuda_address original;                      // the weights as they are
-    int parts;                                  // of the depthwise convolution's sums; 0: it makes none
+    cuda_address original;             // the weights as they are
+    int parts;                         // of the depthwise convolution's sums; 0: it makes none
 };
-// Finds them all and makes the arena larger for what they hand on. TACHY_ERR_NOMEM.
+// Finds them all, and lets what they read stay. Then, of placed values, makes the arena larger for what they hand on.
+// TACHY_ERR_NOMEM.
 int cuda_find_scaled(struct cuda_build *b);
+int cuda_place_scaled(struct cuda_build *b);
 // Whose `role` a node has; NULL: none.
 struct cuda_scaled *cuda_scaled_of(const struct cuda_build *b, const struct tachy_node *n, enum cuda_scaled_role *role);
+const struct tachy_node *cuda_squeeze_ends(const struct cuda_scaled *s); // its last node, whose step does it all
 cuda_address cuda_behind(const struct cuda_scaled *s, size_t bytes);
 // Lets a depthwise convolution's step sum what it stores.
 void cuda_sum_depthwise(struct cuda_build *b, struct cuda_scaled *s, struct cuda_step *step);
@@ -226,13 +234,15 @@ bool cuda_picture(struct cuda_build *b, const struct tachy_value *v, enum tachy_
 // An activation, whose slope (of PRelu, constant) goes among the weights. False: out of memory.
 bool cuda_act(struct cuda_build *b, const struct tachy_node *n, const struct tachy_value *slope, struct tachy_nn_act *to);
 static inline struct tachy_value *cuda_input(const struct tachy_node *n, int i) { return i < n->nb_in ? n->in[i] : NULL; }
-// A network's picture that its first convolutions alone read, as conv_stem wants it: see plan_place_rules.
+// plan_place_rules.pixel: of a network's picture that its first convolutions alone read, as conv_stem wants it, and of
+// pictures whose channels do not fill vectors. The first alone; 0: it is none.
 int cuda_pixel(const struct tachy_value *v);
+int cuda_stem_pixel(const struct tachy_value *v);
 // Whether the Transpose behind a Resize takes over: planes are written at once.
 bool cuda_joins(const struct tachy_node *n);
 
-// A convolution's weights as its kernels want them (depthwise: conv_depthwise). 0: out of memory.
-cuda_address cuda_conv_weights(struct cuda_build *b, const struct tachy_node *n, enum tachy_dtype t, bool depthwise);
+// A convolution's weights as most of its kernels want them. 0: out of memory.
+cuda_address cuda_conv_weights(struct cuda_build *b, const struct tachy_node *n, enum tachy_dtype t);
 // Steps of a node. TACHY_ERR_UNSUPPORTED: a form that only shows here.
 typedef int cuda_steps_fn(struct cuda_build *b, const struct tachy_node *n);
 cuda_steps_fn cuda_steps_conv, cuda_steps_matmul, cuda_steps_elements, cuda_steps_copy, cuda_steps_concat, cuda_steps_pad,
@@ -254,6 +264,7 @@ bool cuda_same_order(const struct tachy_value *a, const struct tachy_value *b);
 int cuda_copy_output(struct cuda_build *b, const struct tachy_value *v, int i);
 const char *cuda_refuses(const struct tachy_node *n);
 tachy_plan_pass_fn cuda_bytes; // bytes along an axis as floats (bytes.c)
+tachy_plan_pass_fn cuda_pixels; // first convolutions of pictures whose channels lie last (pixels.c)
 tachy_plan_pass_fn cuda_groups; // group normalisation as layer normalisation (groups.c)
 
 // run.c

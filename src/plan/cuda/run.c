@@ -8,7 +8,7 @@
 // Runs: the steps on a stream, one by one the first time and as a captured graph from then on.
 
 // Where the addresses lie in each kind's arguments.
-enum { ADDRESSES = 9 };
+enum { ADDRESSES = 12 };
 #define AT(member) (offsetof(union cuda_args, member) + 1)
 static const uint16_t addresses[CUDA_KINDS][ADDRESSES] = {
     [CUDA_CONV] = {AT(conv.in.data), AT(conv.out.data), AT(conv.weights), AT(conv.bias), AT(conv.scale),
@@ -26,8 +26,9 @@ static const uint16_t addresses[CUDA_KINDS][ADDRESSES] = {
     [CUDA_SOFTMAX] = {AT(softmax.in), AT(softmax.out)},
     [CUDA_LAYER_NORM] = {AT(layer_norm.in), AT(layer_norm.out), AT(layer_norm.scale), AT(layer_norm.shift)},
     [CUDA_TRANSPOSE] = {AT(transpose.in), AT(transpose.out)},
-    [CUDA_SQUEEZE] = {AT(squeeze.sums), AT(squeeze.w1), AT(squeeze.w2), AT(squeeze.bias1), AT(squeeze.bias2),
-                      AT(squeeze.between), AT(squeeze.scale), AT(squeeze.weights), AT(squeeze.scaled)},
+    [CUDA_SQUEEZE] = {AT(squeeze.of[0].data), AT(squeeze.of[1].data), AT(squeeze.w0), AT(squeeze.w1), AT(squeeze.w2),
+                      AT(squeeze.bias0), AT(squeeze.bias1), AT(squeeze.bias2), AT(squeeze.scale), AT(squeeze.weights),
+                      AT(squeeze.scaled), AT(squeeze.between)},
     [CUDA_GATHER] = {AT(index.table.data), AT(index.index.data), AT(index.list.data)},
     [CUDA_SCATTER] = {AT(index.table.data), AT(index.index.data), AT(index.list.data)},
     [CUDA_TOP] = {AT(top.in), AT(top.out)},
@@ -57,7 +58,7 @@ static int run_product(const struct cuda_step *s, int algorithm, const union cud
 {
     struct tachy_nn_gemm_io io = a->gemm;
     if (s->kind == CUDA_CONV)
-        io = (struct tachy_nn_gemm_io){.x = a->conv.in.data, .w = a->conv.weights, .bias = real(s->bias, base),
+        io = (struct tachy_nn_gemm_io){.x = a->conv.in.data, .w = s->padded ? real(s->padded, base) : a->conv.weights, .bias = real(s->bias, base),
                                        .add = a->conv.epilogue.add.data, .y = a->conv.out.data};
     io.workspace = base[BASE_SCRATCH];
     return tachy_nn_gemm_run(s->gemm, algorithm, &io, stream);
@@ -86,7 +87,7 @@ static int run_conv(const struct cuda_plan *p, const struct cuda_step *s, struct
     switch (way.kernel) {
     case CUDA_CONV_DEPTHWISE: a->conv.weights = real(s->depthwise, base); return k->conv_depthwise(&a->conv, stream);
     case CUDA_CONV_STEM: return k->conv_stem(&a->conv, stream);
-    case CUDA_CONV_TMA: return k->conv_tma(&a->conv, stream);
+    case CUDA_CONV_TMA: a->conv.weights = s->padded ? real(s->padded, base) : a->conv.weights; return k->conv_tma(&a->conv, stream);
     case CUDA_CONV_GEMM: return run_product(s, way.variant, a, base, stream);
     case CUDA_CONV_PAIR: return run_pair(p, s, a, base, stream);
     case CUDA_CONV_DONE: return CUDA_OK;

@@ -5,24 +5,41 @@
 
 // Steps of convolutions and matrix products.
 
-// [cout][cin / groups][kh][kw] to [cout][kh][kw][cin / groups], or for conv_depthwise to [kh][kw][c].
-cuda_address cuda_conv_weights(struct cuda_build *b, const struct tachy_node *n, enum tachy_dtype t, bool depthwise)
+// [cout][cin / groups][kh][kw] to [cout][kh][kw][row], of which the first cin / groups are not zero.
+static cuda_address weights_by_rows(struct cuda_build *b, const struct tachy_node *n, enum tachy_dtype t, int64_t row)
 {
     const struct tachy_value *v = n->in[1];
     int64_t cout = v->shape[0], cin = v->shape[1], taps = v->shape[2] * v->shape[3];
     const float *w = v->data;
-    ptrdiff_t at = cuda_blob(b, (size_t)(cout * cin * taps) * tachy_dtype_size(t));
+    ptrdiff_t at = cuda_blob(b, (size_t)(cout * row * taps) * tachy_dtype_size(t));
     for (int64_t o = 0; at >= 0 && !b->trial && o < cout; o++)
         for (int64_t c = 0; c < cin; c++)
             for (int64_t k = 0; k < taps; k++)
-                cuda_store(b->blob + at, t, depthwise ? k * cout + o : (o * taps + k) * cin + c, w[(o * cin + c) * taps + k]);
+                cuda_store(b->blob + at, t, (o * taps + k) * row + c, w[(o * cin + c) * taps + k]);
     return at < 0 ? 0 : cuda_at(BASE_WEIGHTS, (size_t)at);
 }
 
-int cuda_pixel(const struct tachy_value *v)
+cuda_address cuda_conv_weights(struct cuda_build *b, const struct tachy_node *n, enum tachy_dtype t)
+{
+    return weights_by_rows(b, n, t, n->in[1]->shape[1]);
+}
+
+// To [kh][kw][c], as conv_depthwise has them.
+static cuda_address depthwise_weights(struct cuda_build *b, const struct tachy_node *n, enum tachy_dtype t)
+{
+    const struct tachy_value *v = n->in[1];
+    int64_t channels = v->shape[0], taps = v->shape[2] * v->shape[3];
+    ptrdiff_t at = cuda_blob(b, (size_t)(channels * taps) * tachy_dtype_size(t));
+    for (int64_t i = 0; at >= 0 && !b->trial && i < channels * taps; i++)
+        cuda_store(b->blob + at, t, i % taps * channels + i / taps, ((const float *)v->data)[i]);
+    return at < 0 ? 0 : cuda_at(BASE_WEIGHTS, (size_t)at);
+}
+
+int cuda_stem_pixel(const struct tachy_value *v)
 {
     const struct tachy_node *by = v->made_by;
-    bool turned = by && by->op == TACHY_OP_TRANSPOSE && v->nhwc && !by->in[0]->nhwc && !by->in[0]->data && by->attr.perm[1] == 1;
+    bool moved = by && by->op == TACHY_OP_TRANSPOSE && v->nhwc && !by->in[0]->nhwc && !by->in[0]->data && by->in[0]->rank == 4;
+    bool turned = moved && (by->attr.perm[1] == 1 || (by->attr.perm[1] == 3 && by->attr.perm[2] == 1));
     int pixel = 4;
     if (!turned || v->rank != 4 || v->dtype != TACHY_F16 || v->shape[1] < 2 || v->shape[1] > 4 || v->shape[0] > 65535)
         return 0;
@@ -33,6 +50,27 @@ int cuda_pixel(const struct tachy_value *v)
         pixel = a->conv.stride[1] % 2 ? 8 : pixel;
     }
     return v->used ? pixel : 0;
+}
+
+static bool is_whole_conv(const struct tachy_node *n) { return n->op == TACHY_OP_CONV && n->attr.conv.groups == 1; }
+
+// Channels that do not fill vectors, of what tensor cores make or read: TMA wants every pixel to begin at 16 bytes.
+static bool wants_whole_vectors(const struct tachy_value *v)
+{
+    const struct tachy_node *by = v->made_by;
+    bool written = by && (is_whole_conv(by) || by->op == TACHY_OP_CONCAT || by->op == TACHY_OP_RESIZE || by->op == TACHY_OP_POOL);
+    bool pays = by && (is_whole_conv(by) || by->op == TACHY_OP_CONCAT);
+    if (!written || v->rank != 4 || !v->nhwc || v->dtype != TACHY_F16 || v->shape[1] % 8 == 0 || plan_order_is_free(v))
+        return false;
+    for (const struct tachy_use *u = v->used; u && !pays; u = u->next)
+        pays = is_whole_conv(u->by) && u == u->by->use;
+    return pays;
+}
+
+int cuda_pixel(const struct tachy_value *v)
+{
+    int stem = cuda_stem_pixel(v);
+    return stem || !wants_whole_vectors(v) ? stem : (int)TACHY_ALIGN(v->shape[1], 8);
 }
 
 static bool is_depthwise(const struct tachy_conv_shape *s)
@@ -53,6 +91,21 @@ static bool ends_product(const struct tachy_nn_epilogue *e)
     return plain || ((relu || e->act.kind == TACHY_ACT_GELU_TANH) && !(e->add.data && e->add_last));
 }
 
+// Bytes that all of these addresses, or steps between matrices, are multiples of.
+static int common_alignment(const cuda_address *at, int n)
+{
+    cuda_address bits = 256;
+    for (int i = 0; i < n; i++)
+        bits |= at[i];
+    return (int)(bits & (0 - bits));
+}
+
+// Whether rows of so many elements begin where vectors may, or are as dense as cuBLASLt is told by their length.
+static bool rows_fit(const struct tachy_nn_tensor *t, int columns, enum tachy_dtype type)
+{
+    return !t->data || t->pixel == columns || t->pixel * (int64_t)tachy_dtype_size(type) % 16 == 0;
+}
+
 // A convolution of one tap over dense pixels is a product.
 static void set_product(struct cuda_step *s, bool alone)
 {
@@ -61,16 +114,19 @@ static void set_product(struct cuda_step *s, bool alone)
     bool tap = q->kh * q->kw == 1 && q->stride_h == 1 && q->stride_w == 1 && q->groups == 1 &&
                !(q->pad_top | q->pad_left | q->pad_bottom | q->pad_right);
     const struct tachy_nn_tensor *add = &c->epilogue.add;
-    // cuBLASLt takes pointers to be aligned, and a slice of a Concat's odd channels is not.
-    bool aligned = c->in.data % 16 == 0 && c->out.data % 16 == 0 && add->data % 16 == 0 &&
-                   (c->in.pixel == q->cin || c->in.pixel * (int64_t)tachy_dtype_size(c->dtype) % 16 == 0);
+    // A slice of a Concat's odd channels is not aligned, and an algorithm that was found for the rows of one of C and D faults
+    // on the other's.
+    const cuda_address at[] = {c->in.data, c->out.data, add->data};
+    bool aligned = common_alignment(at, 3) >= 16 && rows_fit(&c->in, q->cin, c->dtype) && rows_fit(&c->out, q->cout, c->dtype) &&
+                   rows_fit(add, q->cout, c->dtype) && (!add->data || add->pixel % 8 == c->out.pixel % 8);
     if (!tap || !aligned || !alone || !dense_rows(&c->in, q->h, q->w) || !dense_rows(&c->out, q->h, q->w) ||
         (add->data && !dense_rows(add, q->h, q->w)) || !ends_product(&c->epilogue))
         return;
     s->product = (struct tachy_nn_gemm_shape){
         .m = (int64_t)q->n * q->h * q->w, .n = q->cout, .k = q->cin,
-        .x_row = c->in.pixel, .w_row = q->cin, .y_row = c->out.pixel, .add_row = add->pixel,
-        .batch = 1, .bias = c->bias, .add = add->data, .act = c->epilogue.act.kind, .dtype = c->dtype};
+        .x_row = c->in.pixel, .w_row = s->padded ? TACHY_ALIGN(q->cin, 8) : q->cin, .y_row = c->out.pixel, .add_row = add->pixel,
+        .batch = 1, .bias = c->bias, .add = add->data, .act = c->epilogue.act.kind, .dtype = c->dtype,
+        .align = common_alignment(at, 3)};
     if (s->scaled) { // each image with its own weights
         struct tachy_nn_gemm_shape *p = &s->product;
         p->m = (int64_t)q->h * q->w;
@@ -96,15 +152,18 @@ static bool set_weights(struct cuda_build *b, struct cuda_step *s, const struct 
     struct tachy_nn_conv *c = &s->a.conv;
     enum cuda_scaled_role role;
     const struct cuda_scaled *q = cuda_input(n, 4) ? cuda_scaled_of(b, n, &role) : NULL;
-    c->weights = q ? q->original : cuda_conv_weights(b, n, c->dtype, false);
+    bool pads = c->dtype == TACHY_F16 && c->shape.groups == 1 && c->shape.cin % 8 && c->in.pixel % 8 == 0 && !s->stem && !q;
+    c->weights = q ? q->original : cuda_conv_weights(b, n, c->dtype);
     if (is_depthwise(&c->shape))
-        s->depthwise = cuda_conv_weights(b, n, c->dtype, true);
+        s->depthwise = depthwise_weights(b, n, c->dtype);
+    if (pads)
+        s->padded = weights_by_rows(b, n, c->dtype, TACHY_ALIGN(c->shape.cin, 8));
     if (q) {
         c->scale = q->mean ? cuda_behind(q, q->scale) : cuda_tensor(b, n->in[4]).data;
         c->scale_image = c->shape.cin;
         s->scaled = cuda_behind(q, q->weights);
     }
-    return c->weights && (!is_depthwise(&c->shape) || s->depthwise);
+    return c->weights && (!is_depthwise(&c->shape) || s->depthwise) && (!pads || s->padded);
 }
 
 int cuda_steps_conv(struct cuda_build *b, const struct tachy_node *n)
@@ -120,6 +179,7 @@ int cuda_steps_conv(struct cuda_build *b, const struct tachy_node *n)
     c->epilogue.add_last = n->attr.act_before_add;
     if (!cuda_picture(b, x, c->dtype, &c->in) || (add && !cuda_picture(b, add, c->dtype, &c->epilogue.add)))
         return TACHY_ERR_UNSUPPORTED;
+    s->stem = !x->data && cuda_stem_pixel(x) && c->in.pixel > c->shape.cin;
     if (!set_weights(b, s, n) || !set_bias(b, s, cuda_input(n, 2), c->shape.cout) ||
         !cuda_act(b, n, cuda_input(n, 5), &c->epilogue.act))
         return TACHY_ERR_NOMEM;
@@ -200,6 +260,8 @@ static int product(struct cuda_build *b, const struct cuda_walk *batches, const 
         s->product.x_next = w.step[1][0];
         s->product.w_next = w.step[2][0];
     }
+    const cuda_address at[] = {io->x, io->w, io->y};
+    s->product.align = common_alignment(at, 3);
     return TACHY_OK;
 }
 

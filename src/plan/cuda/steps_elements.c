@@ -275,6 +275,26 @@ static bool is_even(const struct tachy_view *v)
     return v->pixel >= v->c && v->row == v->pixel * v->w && v->image == v->row * v->h;
 }
 
+// Pixels of few channels, which lie last, to pixels of as many as vectors want. False: it is not that.
+static bool widen(struct cuda_build *b, const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    const int *perm = n->attr.perm;
+    const struct tachy_view *from = &b->places.ref[x->id].v, *to = &b->places.ref[y->id].v;
+    bool pixels = n->op == TACHY_OP_TRANSPOSE && y->rank == 4 && perm[0] == 0 && perm[1] == 3 && perm[2] == 1 && perm[3] == 2;
+    if (!pixels || x->data || x->nhwc || !y->nhwc || !plan_is_dense(from) || !is_even(to) || to->pixel <= to->c || to->pixel > 8 ||
+        x->shape[0] > 65535 || (x->dtype != TACHY_F32 && x->dtype != TACHY_F16) || y->dtype != TACHY_F16)
+        return false;
+    struct cuda_step *s = cuda_step(b, CUDA_TRANSPOSE);
+    int c = (int)y->shape[1], count = (int)(y->shape[2] * y->shape[3]);
+    if (s)
+        s->a.transpose = (struct tachy_nn_transpose){
+            .in = cuda_tensor(b, x).data, .out = cuda_tensor(b, y).data, .in_row = 1, .in_column = c, .out_row = to->pixel,
+            .padded_rows = (int)to->pixel, .in_batch = (int64_t)c * count, .out_batch = to->image, .rows = c, .columns = count,
+            .batch = (int)x->shape[0], .in_dtype = x->dtype, .out_dtype = y->dtype};
+    return s;
+}
+
 // Channels first to channels last or back of dense pictures: matrices that are turned over. False: it is not that.
 static bool turn(struct cuda_build *b, const struct tachy_node *n)
 {
@@ -282,7 +302,7 @@ static bool turn(struct cuda_build *b, const struct tachy_node *n)
     const int *perm = n->attr.perm;
     const struct tachy_view *from = &b->places.ref[x->id].v, *to = &b->places.ref[y->id].v;
     bool same = n->op == TACHY_OP_TRANSPOSE && y->rank == 4 && perm[0] == 0 && perm[1] == 1 && perm[2] == 2 && perm[3] == 3;
-    if (!same || x->data || x->nhwc == y->nhwc || !plan_is_dense(from) || !is_even(to) || x->shape[0] > 65535 ||
+    if (!same || x->data || x->nhwc == y->nhwc || !(x->nhwc ? is_even(from) : plan_is_dense(from)) || !is_even(to) || x->shape[0] > 65535 ||
         !moves_bytes(x->dtype) || !moves_bytes(y->dtype))
         return false;
     struct cuda_step *s = cuda_step(b, CUDA_TRANSPOSE);
@@ -290,9 +310,9 @@ static bool turn(struct cuda_build *b, const struct tachy_node *n)
     int rows = x->nhwc ? pixels : c, columns = x->nhwc ? c : pixels;
     if (s)
         s->a.transpose = (struct tachy_nn_transpose){
-            .in = cuda_tensor(b, x).data, .out = cuda_tensor(b, y).data, .in_row = columns,
+            .in = cuda_tensor(b, x).data, .out = cuda_tensor(b, y).data, .in_row = x->nhwc ? from->pixel : columns,
             .out_row = to->pixel > to->c ? to->pixel : rows, .padded_rows = to->pixel > to->c ? (int)to->pixel : 0,
-            .in_batch = (int64_t)rows * columns, .out_batch = to->image,
+            .in_batch = x->nhwc ? from->image : (int64_t)rows * columns, .out_batch = to->image,
             .rows = rows, .columns = columns, .batch = (int)x->shape[0], .in_dtype = x->dtype, .out_dtype = y->dtype};
     return s;
 }
@@ -346,7 +366,7 @@ int cuda_steps_copy(struct cuda_build *b, const struct tachy_node *n)
     cuda_address from, to;
     if (n->prev && n->in[0] == n->prev->out && cuda_joins(n->prev))
         return TACHY_OK; // its input wrote it
-    if (is_address(b, n) || turn(b, n))
+    if (is_address(b, n) || turn(b, n) || widen(b, n))
         return TACHY_OK;
     if (!cuda_value(b, n->in[0], &from) || !cuda_value(b, n->out, &to))
         return TACHY_ERR_NOMEM;

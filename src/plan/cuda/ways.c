@@ -84,11 +84,11 @@ int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_
     const struct tachy_nn_conv *c = &s->a.conv;
     const struct tachy_device *d = &p->gpu->device;
     bool half = c->dtype == TACHY_F16, whole = c->shape.groups == 1;
-    bool hopper = half && whole && d->cc_major == 9 && d->cc_minor == 0 && c->shape.cin % 8 == 0;
+    bool hopper = half && whole && d->cc_major == 9 && d->cc_minor == 0 && (c->shape.cin % 8 == 0 || s->padded);
     bool product = s->gemm && (!hopper || is_large(&s->product, d->sm_count));
     if (s->depthwise)
         add(&w, CUDA_CONV_DEPTHWISE, 1);
-    if (half && whole && c->shape.cin <= 4 && c->in.pixel > c->shape.cin)
+    if (half && whole && s->stem)
         add(&w, CUDA_CONV_STEM, 1);
     if (product)
         add(&w, CUDA_CONV_GEMM, s->nb_gemms);
