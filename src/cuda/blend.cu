@@ -74,22 +74,59 @@ template <typename T> __device__ static T mixed(T a, T b, int alpha, int shift)
     return (T)((((a >> shift & top) * alpha + (b >> shift & top) * (255 - alpha) + 127) / 255) << shift);
 }
 
-template <typename T> __global__ void __launch_bounds__(THREADS) blend(const __grid_constant__ params p)
+// Whether four samples stand for whole words of alpha.
+__host__ __device__ static bool in_words(const params &p)
+{
+    return p.comps != 3 && (EACH / p.comps << p.narrow) % 4 == 0 && p.other != TACHY_CUDA_LAYER_BLURRED;
+}
+
+// The alpha of samples s .. s + 3 of row y, if it is 0 for all or 255 for all; else, or if that takes longer to say, -1.
+__device__ static int same_alpha(const params &p, const frame_params &f, int s, int y)
+{
+    int x = s / p.comps << p.narrow, n = EACH / p.comps << p.narrow; // pixels
+    if (x + n > p.frame_width || (y << p.low) + p.low >= p.frame_height)
+        return -1;
+    const uint8_t *a = at<const uint8_t>(f.alpha, (int64_t)(y << p.low) * p.alpha_stride) + x;
+    if (((uintptr_t)a | (uintptr_t)p.alpha_stride) % 4)
+        return -1;
+    uint32_t first = *reinterpret_cast<const uint32_t *>(a);
+    bool same = first == 0 || first == ~0u;
+    for (int row = 0; row <= p.low && same; row++, a += p.alpha_stride)
+        for (int i = 0; i < n; i += 4)
+            same = same && *reinterpret_cast<const uint32_t *>(a + i) == first;
+    return same ? (int)(first & 255) : -1;
+}
+
+// QUICK: in_words().
+template <typename T, bool QUICK> __global__ void __launch_bounds__(THREADS) blend(const __grid_constant__ params p)
 {
     const frame_params &f = p.frame[blockIdx.z];
     int s = EACH * (int)(blockIdx.x * 32 + threadIdx.x), y = (int)(blockIdx.y * (THREADS / 32) + threadIdx.y);
     int n = p.width * p.comps;
     if (s >= n || y >= p.height)
         return;
+    int same = QUICK ? same_alpha(p, f, s, y) : -1;
+    bool whole = QUICK && same >= 0 && p.sparse;
+    const T *front = at<const T>(whole ? f.in : f.front, y * (whole ? p.in_stride : p.front_stride));
     T own[EACH], other[EACH] = {};
-    load4(own, at<const T>(p.beside ? f.in : f.front, y * (p.beside ? p.in_stride : p.front_stride)), s, n);
+    if (!same && p.other == TACHY_CUDA_LAYER_FILL && !p.over && !p.beside && p.keep < 0) {
+        for (int i = 0; i < EACH; i++)
+            own[i] = (T)p.fill[i & (p.comps - 1)]; // s is a multiple of comps, which is 1, 2 or 4
+        store4(own, at<T>(f.out, y * p.out_stride), s, p.right * p.comps);
+        return;
+    }
+    load4(own, p.beside ? at<const T>(f.in, y * p.in_stride) : front, s, n);
     if (p.other == TACHY_CUDA_LAYER_PICTURE)
         load4(other, at<const T>(f.other, y * p.other_stride), s, n);
     T *row = at<T>(f.out, y * p.out_stride);
     if (p.beside) {
         store4(own, row, s, n);
         row += n;
-        load4(own, at<const T>(f.front, y * p.front_stride), s, n);
+        load4(own, front, s, n);
+    }
+    if (same == (p.over ? 0 : 255)) {
+        store4(own, row, s, p.right * p.comps);
+        return;
     }
     for (int i = 0; i < EACH; i++) {
         int x = min((s + i) / p.comps, p.width - 1), c = (s + i) % p.comps;
@@ -99,7 +136,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) blend(const __g
             continue;
         if (p.other == TACHY_CUDA_LAYER_BLURRED)
             other[i] = blurred<T>(p, f, p.component[c], x, y);
-        int a = alpha_at(p, f, x, y);
+        int a = same < 0 ? alpha_at(p, f, x, y) : same;
         own[i] = p.over ? mixed(other[i], own[i], a, p.shift) : mixed(own[i], other[i], a, p.shift);
     }
     store4(own, row, s, p.right * p.comps);
@@ -112,9 +149,8 @@ int tachy_cuda_run_blend(const struct tachy_cuda_blend *a, cuda_stream stream)
         return cudaErrorInvalidValue;
     dim3 block(32, THREADS / 32),
         grid(parts((int64_t)a->width * a->comps, 32 * EACH), parts(a->height, THREADS / 32), a->count);
-    if (a->bytes == 1)
-        blend<uint8_t><<<grid, block, 0, on(stream)>>>(*a);
-    else
-        blend<uint16_t><<<grid, block, 0, on(stream)>>>(*a);
+    auto kernel = in_words(*a) ? a->bytes == 1 ? blend<uint8_t, true> : blend<uint16_t, true>
+                               : a->bytes == 1 ? blend<uint8_t, false> : blend<uint16_t, false>;
+    kernel<<<grid, block, 0, on(stream)>>>(*a);
     return cudaGetLastError();
 }

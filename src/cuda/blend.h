@@ -23,6 +23,7 @@ struct tachy_cuda_blend {
     int right;                    // positions that are composited; behind `in` itself where they are beside it
     int beside;                   // 1: the plane as it is, then `right` positions of the composite
     uint16_t fill[4];             // of each sample, as it lies in memory
+    int sparse;                   // `front` is `in` where alpha is 255, and may not be written there
     // Of a blurred layer: its tables for this plane, its extents, and which component each sample is.
     cuda_address blur_across, blur_down;
     int blur_stride, blur_h;

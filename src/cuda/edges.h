@@ -35,9 +35,10 @@ TACHY_CUDA_LAUNCHER(edges, tachy_cuda_edges)
 
 enum { TACHY_CUDA_EDGES_PLANES = 22, TACHY_CUDA_EDGES_BLOCK = 256 };
 
-// Bytes of an eye's scratch: planes of floats, three of marks, sums of blocks.
+// Bytes of an eye's scratch: planes of floats, of marks, and sums of blocks, which have cells in a row or in tiles 32 wide.
 static inline int64_t tachy_cuda_edges_scratch(int width, int height)
 {
-    int64_t n = ((int64_t)width * height + 63) / 64 * 64;
-    return n * (4 * TACHY_CUDA_EDGES_PLANES + 4) + (n / TACHY_CUDA_EDGES_BLOCK + 8) * 4 * 8;
+    int64_t n = ((int64_t)width * height + 63) / 64 * 64, rows = TACHY_CUDA_EDGES_BLOCK / 32;
+    int64_t tiles = ((int64_t)width + 31) / 32 * ((height + rows - 1) / rows);
+    return n * (4 * TACHY_CUDA_EDGES_PLANES + 4) + (tiles + (int64_t)width * height / TACHY_CUDA_EDGES_BLOCK + 8) * 4 * 8;
 }

@@ -10,7 +10,8 @@ typedef tachy_cuda_front_frame frame_params;
 
 // Of a frame: cells of image and alpha, two sets of colours (F, then B) in turn, sums of blocks, marks.
 struct planes_of_frame {
-    float *image[4], *colour[2][6];
+    float *image[4], *colours; // see colour_of()
+    int64_t n;
     double *sums;       // eight of each block
     uint8_t *settled;   // run by run, row by row: 0: no, 1: background, 2: foreground
     uint8_t *down, *near; // distances in cells, and three times that
@@ -35,14 +36,18 @@ __device__ static planes_of_frame planes_of(const params &p, const frame_params 
     float *next = at<float>(f.scratch);
     for (int k = 0; k < 4; k++, next += g.n)
         s.image[k] = next;
-    for (int k = 0; k < 12; k++, next += g.n)
-        s.colour[k / 6][k % 6] = next;
+    s.colours = next;
+    s.n = g.n;
+    next += 12 * g.n;
     s.settled = reinterpret_cast<uint8_t *>(next);
     s.down = s.settled + g.n;
     s.near = s.down + g.n;
     s.sums = reinterpret_cast<double *>(s.settled + 4 * g.n);
     return s;
 }
+
+// Component c of set 0 or 1, without an array that only local memory could hold.
+__device__ static float *colour_of(const planes_of_frame &s, int set, int c) { return s.colours + (6 * set + c) * s.n; }
 
 __device__ static int sample(const params &p, const frame_params &f, int c, int x, int y)
 {
@@ -54,35 +59,35 @@ __device__ static int sample(const params &p, const frame_params &f, int c, int 
 
 __global__ void __launch_bounds__(THREADS) take(const __grid_constant__ params p)
 {
-    __shared__ double part[THREADS / 32][8];
+    __shared__ int part[THREADS / 32][8];
     const frame_params &f = p.frame[blockIdx.y];
     planes_of_frame s = planes_of(p, f);
     grid_of g = cells_of(p);
-    int i = blockIdx.x * THREADS + threadIdx.x;
+    int i = blockIdx.x * THREADS + threadIdx.x, code[3] = {};
     bool mine = i < g.w * g.h;
-    float v[3] = {}, alpha = 0.5f, unit = __fdiv_rn(1.0f, (float)((1 << p.bits) - 1));
+    float alpha = 0.5f, unit = __fdiv_rn(1.0f, (float)((1 << p.bits) - 1));
     if (mine) {
         int x = i % g.w * CELL + CELL / 2, y = i / g.w * CELL + CELL / 2;
         for (int c = 0; c < 3; c++) {
             int sx = c ? p.narrow : 0, sy = c ? p.low : 0, w = (p.width + sx) >> sx, h = (p.height + sy) >> sy;
-            v[c] = f.in[c] ? __fmul_rn((float)sample(p, f, c, min(x >> sx, w - 1), min(y >> sy, h - 1)), unit) : 0;
-            s.image[c][i] = v[c];
+            code[c] = f.in[c] ? sample(p, f, c, min(x >> sx, w - 1), min(y >> sy, h - 1)) : 0;
+            s.image[c][i] = __fmul_rn((float)code[c], unit);
         }
         alpha = __fdiv_rn((float)at<const uint8_t>(f.alpha, min(y, p.height - 1) * p.alpha_stride)[min(x, p.width - 1)], 255.0f);
         s.image[3][i] = alpha;
     }
     for (int k = 0; k < 8; k++) {
         bool sure = mine && (k < 3 || k == 6 ? alpha > 0.9f : alpha < 0.1f);
-        double sum = warp_sum(sure ? k < 6 ? (double)v[k % 3] : 1.0 : 0.0);
+        int sum = warp_sum(sure ? k < 6 ? code[k % 3] : 1 : 0);
         if (threadIdx.x % 32 == 0)
             part[threadIdx.x / 32][k] = sum;
     }
     __syncthreads();
     if (threadIdx.x < 8) {
-        double sum = 0;
+        int sum = 0;
         for (int k = 0; k < THREADS / 32; k++)
             sum += part[k][threadIdx.x];
-        s.sums[8 * (int64_t)blockIdx.x + threadIdx.x] = sum;
+        s.sums[8 * (int64_t)blockIdx.x + threadIdx.x] = (double)sum * (threadIdx.x < 6 ? (double)unit : 1.0);
     }
 }
 
@@ -198,15 +203,22 @@ __device__ static bool is_small(const params &p, int level) { return p.size[leve
 __device__ static void small_rows(const part_of_level &l, int w, int h, int odd)
 {
     float v[2][6];
-    int n = 0, at[2], cells = (h + 1 - odd) / 2 * w;
-    for (int k = threadIdx.x; k < cells; k += THREADS, n++) {
+    int at[2], cells = (h + 1 - odd) / 2 * w;
+#pragma unroll
+    for (int n = 0; n < 2; n++) {
+        int k = threadIdx.x + n * THREADS;
+        at[n] = -1;
+        if (k >= cells)
+            continue;
         int x = k % w, y = 2 * (k / w) + odd, d[4] = {x ? -1 : 0, x < w - 1 ? 1 : 0, y ? -w : 0, y < h - 1 ? w : 0};
         at[n] = y * w + x;
         solve(l, at[n], d, v[n]);
     }
     __syncthreads();
-    for (int k = 0; k < n; k++)
-        put(l, at[k], v[k]);
+#pragma unroll
+    for (int n = 0; n < 2; n++)
+        if (at[n] >= 0)
+            put(l, at[n], v[n]);
     __syncthreads();
 }
 
@@ -216,8 +228,11 @@ __device__ static void small_level(const params &p, const planes_of_frame &s, co
     grid_of g = cells_of(p);
     int w = p.size[level][0], h = p.size[level][1], bw = level ? p.size[level - 1][0] : 1, bh = level ? p.size[level - 1][1] : 1;
     float v[SMALL * SMALL / THREADS][6];
-    int n = 0;
-    for (int i = threadIdx.x; i < w * h; i += THREADS, n++) {
+#pragma unroll
+    for (int n = 0; n < SMALL * SMALL / THREADS; n++) {
+        int i = threadIdx.x + n * THREADS;
+        if (i >= w * h)
+            continue;
         int x = i % w, y = i / w, from = nearest(y, bh, h) * bw + nearest(x, bw, w), cell = whole_cell(p, g, level, x, y);
         for (int c = 0; c < 6; c++)
             v[n][c] = level ? l.colour[c][from] : first[c];
@@ -226,8 +241,10 @@ __device__ static void small_level(const params &p, const planes_of_frame &s, co
         l.alpha[i] = s.image[3][cell];
     }
     __syncthreads();
-    for (int i = threadIdx.x, k = 0; i < w * h; i += THREADS, k++)
-        put(l, i, v[k]);
+#pragma unroll
+    for (int n = 0; n < SMALL * SMALL / THREADS; n++)
+        if ((int)threadIdx.x + n * THREADS < w * h)
+            put(l, threadIdx.x + n * THREADS, v[n]);
     __syncthreads();
     for (int k = 0; k < 20; k++)
         small_rows(l, w, h, k % 2);
@@ -245,18 +262,20 @@ __global__ void __launch_bounds__(THREADS) small(const __grid_constant__ params 
         small_level(p, s, l, level, first);
     for (int i = threadIdx.x; i < p.size[level - 1][0] * p.size[level - 1][1]; i += THREADS)
         for (int c = 0; c < 6; c++)
-            s.colour[(level - 1) % 2][c][i] = l.colour[c][i];
+            colour_of(s, (level - 1) % 2, c)[i] = l.colour[c][i];
 }
 
 // Rows of one parity of a tile whose first cell is (x0, y0), but for those at its margin.
 __device__ static void tile_rows(const part_of_level &l, const uint8_t *settled, int w, int h, int x0, int y0, int odd)
 {
-    float v[2][6];
-    int n = 0, at[2];
-    for (int k = threadIdx.x; k < CELLS / 2; k += THREADS, n++) {
-        int tx = k % TILE_W, ty = 2 * (k / TILE_W) + odd, x = x0 + tx, y = y0 + ty;
+    enum { EACH = (CELLS / 2 + THREADS - 1) / THREADS };
+    float v[EACH][6];
+    int at[EACH];
+#pragma unroll
+    for (int n = 0; n < EACH; n++) {
+        int k = threadIdx.x + n * THREADS, tx = k % TILE_W, ty = 2 * (k / TILE_W) + odd, x = x0 + tx, y = y0 + ty;
         at[n] = -1;
-        if (!tx || tx == TILE_W - 1 || !ty || ty == TILE_H - 1 || x < 0 || x >= w || y < 0 || y >= h)
+        if (k >= CELLS / 2 || !tx || tx == TILE_W - 1 || !ty || ty == TILE_H - 1 || x < 0 || x >= w || y < 0 || y >= h)
             continue;
         int mark = w > WIDE ? settled[y * ((w + SPAN - 1) / SPAN) + x / SPAN] : 0, i = at[n] = ty * TILE_W + tx;
         if (!mark) {
@@ -268,10 +287,35 @@ __device__ static void tile_rows(const part_of_level &l, const uint8_t *settled,
             v[n][c] = (mark == 1) == (c >= 3) ? l.image[c % 3][i] : l.colour[c][i];
     }
     __syncthreads();
-    for (int k = 0; k < n; k++)
-        if (at[k] >= 0)
-            put(l, at[k], v[k]);
+#pragma unroll
+    for (int n = 0; n < EACH; n++)
+        if (at[n] >= 0)
+            put(l, at[n], v[n]);
     __syncthreads();
+}
+
+// Whether all runs of a tile's own cells are settled.
+__device__ static bool all_settled(const planes_of_frame &s, int w, int h)
+{
+    int y = blockIdx.y * DEEP + threadIdx.x;
+    bool open = w <= WIDE || (threadIdx.x < DEEP && y < h && !s.settled[y * ((w + SPAN - 1) / SPAN) + blockIdx.x]);
+    return !__syncthreads_or(open);
+}
+
+// Such a tile: one colour of each cell is the picture's, the other that of the level before.
+__device__ static void copy_tile(const params &p, const planes_of_frame &s, int level)
+{
+    grid_of g = cells_of(p);
+    int w = p.size[level][0], h = p.size[level][1], bw = p.size[level - 1][0], bh = p.size[level - 1][1];
+    for (int i = threadIdx.x; i < SPAN * DEEP; i += THREADS) {
+        int x = blockIdx.x * SPAN + i % SPAN, y = blockIdx.y * DEEP + i / SPAN;
+        if (x >= w || y >= h)
+            continue;
+        bool back = s.settled[y * ((w + SPAN - 1) / SPAN) + blockIdx.x] == 1;
+        int cell = whole_cell(p, g, level, x, y), before = nearest(y, bh, h) * bw + nearest(x, bw, w);
+        for (int c = 0; c < 6; c++)
+            colour_of(s, level % 2, c)[y * w + x] = back == (c >= 3) ? s.image[c % 3][cell] : colour_of(s, (level + 1) % 2, c)[before];
+    }
 }
 
 __global__ void __launch_bounds__(THREADS) large(const __grid_constant__ params p, int level)
@@ -280,6 +324,10 @@ __global__ void __launch_bounds__(THREADS) large(const __grid_constant__ params 
     planes_of_frame s = planes_of(p, p.frame[blockIdx.z]);
     grid_of g = cells_of(p);
     part_of_level l = part_in(memory, CELLS, TILE_W);
+    if (all_settled(s, p.size[level][0], p.size[level][1])) {
+        copy_tile(p, s, level);
+        return;
+    }
     int w = p.size[level][0], h = p.size[level][1], bw = p.size[level - 1][0], bh = p.size[level - 1][1];
     int x0 = (int)blockIdx.x * SPAN - HALO_X, y0 = (int)blockIdx.y * DEEP - HALO_Y, from = (level + 1) % 2;
     for (int i = threadIdx.x; i < CELLS; i += THREADS) {
@@ -289,7 +337,7 @@ __global__ void __launch_bounds__(THREADS) large(const __grid_constant__ params 
             l.image[c][i] = s.image[c][cell];
         l.alpha[i] = s.image[3][cell];
         for (int c = 0; c < 6; c++)
-            l.colour[c][i] = s.colour[from][c][before];
+            l.colour[c][i] = colour_of(s, from, c)[before];
     }
     __syncthreads();
     for (int k = 0; k < 2 * PASSES; k++)
@@ -297,7 +345,7 @@ __global__ void __launch_bounds__(THREADS) large(const __grid_constant__ params 
     for (int i = threadIdx.x; i < SPAN * DEEP; i += THREADS) {
         int tx = i % SPAN + HALO_X, ty = i / SPAN + HALO_Y, x = x0 + tx, y = y0 + ty;
         for (int c = 0; c < 6 && x < w && y < h; c++)
-            s.colour[level % 2][c][y * w + x] = l.colour[c][ty * TILE_W + tx];
+            colour_of(s, level % 2, c)[y * w + x] = l.colour[c][ty * TILE_W + tx];
     }
 }
 
@@ -382,7 +430,7 @@ __device__ static int own(const params &p, const planes_of_frame &s, int c, int 
 {
     float top = (float)((1 << p.bits) - 1), a = (float)alpha * (1.0f / 255), e = __fdiv_rn((float)alpha, 255.0f);
     float gain = __fdiv_rn(e, e * e + (1 - e) * (1 - e) + 0.02f);
-    float fore = s.colour[p.levels % 2][c][cell] * top, back = s.colour[p.levels % 2][c + 3][cell] * top;
+    float fore = colour_of(s, p.levels % 2, c)[cell] * top, back = colour_of(s, p.levels % 2, c + 3)[cell] * top;
     return code_of(p, fore + gain * ((float)code - a * fore - (1 - a) * back));
 }
 
@@ -412,22 +460,43 @@ __device__ static void clean(const params &p, int code[3], float share)
     }
 }
 
-// A thread has a position: of component 0 and what lies beside it, or of components 1 and 2.
-__global__ void __launch_bounds__(THREADS) samples(const __grid_constant__ params p, int first, int last)
+// Four bytes of a plane from x on are copied where alpha leaves them as they are, or left out if nobody reads them: of luma, or of
+// pairs of chroma. False: not done. What is left out is what same_alpha() of blend.cu finds.
+__device__ static bool copies(const params &p, const frame_params &f, int chroma, int x, int y)
 {
-    const frame_params &f = p.frame[blockIdx.z];
-    planes_of_frame s = planes_of(p, f);
-    int narrow = first ? p.narrow : 0, low = first ? p.low : 0, w = (p.width + narrow) >> narrow, h = (p.height + low) >> low;
-    int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * (THREADS / 32) + threadIdx.y;
-    if (x >= w || y >= h)
-        return;
-    int alpha = alpha_at(p, f, x, y, narrow, low), code[4];
-    for (int c = first; c <= last; c++)
-        code[c] = f.in[c] ? sample(p, f, c, x, y) : 0;
+    bool pairs = p.step[1] == 2 && f.in[2] == f.in[1] + 1 && p.narrow && p.low;
+    if (p.bytes != 1 || p.rgb || (chroma ? !pairs : p.step[0] != 1) || (x << chroma) + 4 > p.width || 2 * y + 1 >= p.height << !chroma)
+        return false;
+    const uint8_t *a = at<const uint8_t>(f.alpha, (int64_t)(y << chroma) * p.alpha_stride) + (x << chroma);
+    const uint8_t *from = at<const uint8_t>(f.in[chroma], y * p.in_stride[chroma]) + (x << chroma);
+    uint8_t *to = at<uint8_t>(f.out[chroma], y * p.out_stride[chroma]) + (x << chroma);
+    if (((uintptr_t)a | (uintptr_t)from | (uintptr_t)to | (uintptr_t)p.alpha_stride) % 4)
+        return false;
+    uint32_t one = *reinterpret_cast<const uint32_t *>(a), two = chroma ? *reinterpret_cast<const uint32_t *>(a + p.alpha_stride) : one;
+    if (p.sparse && one == two && (one == 0 || one == ~0u))
+        return true;
+    bool cleaned = p.screen[0] != 0 || p.screen[1] != 0, sure = (__vcmpeq4(one, 0) | __vcmpeq4(one, ~0u)) == ~0u;
+    if (chroma ? one != two || (one && (one != ~0u || cleaned)) : !sure)
+        return false;
+    *reinterpret_cast<uint32_t *>(to) = *reinterpret_cast<const uint32_t *>(from);
+    return true;
+}
+
+// Of component 0 and what lies beside it, or of components 1 and 2.
+__device__ static void sample_at(const params &p, const frame_params &f, const planes_of_frame &s, int first, int last, int x, int y)
+{
+    int narrow = first ? p.narrow : 0, low = first ? p.low : 0;
+    int alpha = alpha_at(p, f, x, y, narrow, low), code[4] = {};
+#pragma unroll
+    for (int c = 0; c < 4; c++)
+        if (c >= first && c <= last && f.in[c])
+            code[c] = sample(p, f, c, x, y);
     if (p.estimated && alpha && alpha != 255) {
         int cell = (y << low) / CELL * cells_of(p).w + (x << narrow) / CELL;
-        for (int c = first; c <= min(last, 2); c++)
-            code[c] = own(p, s, c, cell, code[c], alpha);
+#pragma unroll
+        for (int c = 0; c < 3; c++)
+            if (c >= first && c <= last)
+                code[c] = own(p, s, c, cell, code[c], alpha);
     }
     if (alpha && last >= 2 && (p.screen[0] != 0 || p.screen[1] != 0)) {
         float share = share_at(p, s.near, ((float)x + 0.5f) * (float)(1 << narrow) / CELL - 0.5f,
@@ -435,8 +504,9 @@ __global__ void __launch_bounds__(THREADS) samples(const __grid_constant__ param
         if (share > 0)
             clean(p, code, share);
     }
-    for (int c = first; c <= last; c++) {
-        if (!f.out[c])
+#pragma unroll
+    for (int c = 0; c < 4; c++) {
+        if (c < first || c > last || !f.out[c])
             continue;
         uint8_t *row = at<uint8_t>(f.out[c], y * p.out_stride[c]);
         if (p.bytes == 1)
@@ -444,6 +514,19 @@ __global__ void __launch_bounds__(THREADS) samples(const __grid_constant__ param
         else
             reinterpret_cast<uint16_t *>(row)[x * p.step[c]] = (uint16_t)(code[c] << p.shift);
     }
+}
+
+// A thread has four positions of component 0, or two of components 1 and 2.
+__global__ void __launch_bounds__(THREADS) samples(const __grid_constant__ params p, int first, int last)
+{
+    const frame_params &f = p.frame[blockIdx.z];
+    int narrow = first ? p.narrow : 0, low = first ? p.low : 0, w = (p.width + narrow) >> narrow, h = (p.height + low) >> low;
+    int each = first ? 2 : 4, x0 = each * (int)(blockIdx.x * 32 + threadIdx.x), y = blockIdx.y * (THREADS / 32) + threadIdx.y;
+    if (x0 >= w || y >= h || copies(p, f, first, x0, y))
+        return;
+    planes_of_frame s = planes_of(p, f);
+    for (int x = x0; x < min(x0 + each, w); x++)
+        sample_at(p, f, s, first, last, x, y);
 }
 
 static void estimate(const params *a, dim3 cells, cudaStream_t s)
@@ -479,7 +562,7 @@ int tachy_cuda_run_front(const struct tachy_cuda_front *a, cuda_stream stream)
         int narrow = chroma ? a->narrow : 0, low = chroma ? a->low : 0, last = a->rgb ? a->frame[0].in[3] ? 3 : 2 : chroma ? 2 : 0;
         if (!a->frame[0].out[chroma])
             continue;
-        dim3 grid(parts((a->width + narrow) >> narrow, 32), parts((a->height + low) >> low, THREADS / 32), a->count);
+        dim3 grid(parts((a->width + narrow) >> narrow, chroma ? 64 : 128), parts((a->height + low) >> low, THREADS / 32), a->count);
         samples<<<grid, block, 0, s>>>(*a, chroma, last);
     }
     return cudaGetLastError();

@@ -19,6 +19,7 @@ struct tachy_cuda_front {
     int bytes, shift, bits;     // of a sample
     int rgb, narrow, low;       // log2 of the columns and rows under a sample of components 1 and 2, 0 or 1
     int estimated;
+    int sparse;                 // blend.h reads this: what it does not ask for need not be written
     int levels;                 // of the estimate: sizes 0..levels
     int size[TACHY_CUDA_FRONT_LEVELS][2]; // cells
     float screen[2];            // direction of the screen's chroma, of length 1; 0, 0: nothing is taken out

@@ -448,7 +448,7 @@ static int run_alpha(struct tachy_composite_cuda *c, const item *it, int n)
     }
     k.alpha_stride = own_plane ? it[0].stride[3] : (int64_t)stride;
     if ((err = tachy_composite_cuda_alpha(c, it, n, 255, alpha, k.alpha_stride)) < 0 ||
-        (err = tachy_composite_cuda_front(c, it, n, &front, alpha, k.alpha_stride)) < 0)
+        (err = tachy_composite_cuda_front(c, it, n, &front, alpha, k.alpha_stride, false)) < 0)
         return err;
     return tachy_composite_cuda_launched(c, c->kernels->alpha_out(&k, c->stream));
 }

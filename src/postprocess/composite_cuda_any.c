@@ -118,7 +118,8 @@ int tachy_composite_cuda_any(struct tachy_composite_cuda *c, const item *it, int
     struct tachy_composite_cuda_blur s = tachy_composite_cuda_blur_of(c, f);
     struct tachy_cuda_composite layers = {0};
     struct tachy_cuda_blend k = {.count = n, .bytes = d->bytes, .shift = d->shift, .frame_width = f->width,
-                                 .frame_height = f->height, .blur_stride = s.stride, .blur_h = s.b.sh};
+                                 .frame_height = f->height, .blur_stride = s.stride, .blur_h = s.b.sh,
+                                 .sparse = tachy_composite_cuda_front_sparse(c)};
     cuda_address alpha[BATCH];
     size_t each = blurs ? s.all : s.alpha;
     struct tachy_composite_cuda_front front;
@@ -133,7 +134,7 @@ int tachy_composite_cuda_any(struct tachy_composite_cuda *c, const item *it, int
     int strength = c->params.mode == TACHY_MODE_OVERLAY ? (int)(c->params.color & 255) : 255;
     err = tachy_composite_cuda_alpha(c, it, n, strength, alpha, k.alpha_stride);
     if (err == TACHY_OK)
-        err = tachy_composite_cuda_front(c, it, n, &front, alpha, k.alpha_stride);
+        err = tachy_composite_cuda_front(c, it, n, &front, alpha, k.alpha_stride, k.sparse);
     if (err == TACHY_OK && blurs)
         err = tachy_composite_cuda_blur_tables(c, &s, &layers);
     if (err == TACHY_OK && blurs)
@@ -197,6 +198,6 @@ int tachy_composite_cuda_any_alpha(struct tachy_composite_cuda *c, const item *i
     }
     err = tachy_composite_cuda_alpha(c, it, n, 255, alpha, k.alpha_stride);
     if (err == TACHY_OK)
-        err = tachy_composite_cuda_front(c, it, n, &front, alpha, k.alpha_stride);
+        err = tachy_composite_cuda_front(c, it, n, &front, alpha, k.alpha_stride, false);
     return err < 0 ? err : tachy_composite_cuda_launched(c, c->kernels->alpha_any(&k, c->stream));
 }

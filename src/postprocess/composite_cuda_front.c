@@ -82,14 +82,20 @@ static void set_sizes(struct tachy_cuda_front *k)
     }
 }
 
+bool tachy_composite_cuda_front_sparse(const struct tachy_composite_cuda *c)
+{
+    return c->params.foreground && c->params.despill == TACHY_SPILL_OFF && c->params.mode != TACHY_MODE_BLUR;
+}
+
 int tachy_composite_cuda_front(struct tachy_composite_cuda *c, const item *it, int n, const struct tachy_composite_cuda_front *s,
-                               const cuda_address alpha[], int64_t stride)
+                               const cuda_address alpha[], int64_t stride, bool sparse)
 {
     const tachy_frame *f = it[0].in;
     const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
     struct tachy_cuda_front k = {.alpha_stride = stride, .count = n, .width = f->width, .height = f->height, .bytes = d->bytes,
                                  .shift = d->shift, .bits = d->bits, .rgb = d->rgb, .narrow = d->rgb ? 0 : d->chroma_shift_x,
-                                 .low = d->rgb ? 0 : d->chroma_shift_y, .estimated = c->params.foreground};
+                                 .low = d->rgb ? 0 : d->chroma_shift_y, .estimated = c->params.foreground,
+                                 .sparse = sparse};
     if (!tachy_composite_cuda_fronts(c))
         return TACHY_OK;
     set_sizes(&k);

@@ -91,9 +91,11 @@ struct tachy_composite_cuda_front {
 bool tachy_composite_cuda_fronts(const struct tachy_composite_cuda *c);
 // Sets *s, with addresses of what is to be made; else the items' own frames. TACHY_ERR_NOMEM.
 int tachy_composite_cuda_front_place(struct tachy_composite_cuda *c, const item *it, int n, struct tachy_composite_cuda_front *s);
-// Makes them, with the frames' alpha.
+// Whether the frame itself is shown where alpha is 255, so that only the rest needs to be made for blend.
+bool tachy_composite_cuda_front_sparse(const struct tachy_composite_cuda *c);
+// Makes them, with the frames' alpha. `sparse`: as said before.
 int tachy_composite_cuda_front(struct tachy_composite_cuda *c, const item *it, int n, const struct tachy_composite_cuda_front *s,
-                               const cuda_address alpha[], int64_t stride);
+                               const cuda_address alpha[], int64_t stride, bool sparse);
 // The luma that refinement looks at, of frames of R'G'B'.
 struct tachy_composite_cuda_luma {
     cuda_address at[BATCH];

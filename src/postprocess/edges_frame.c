@@ -17,6 +17,9 @@ enum { MOST_ROWS = 400 }; // of cells
 #define OUTSIDE 0.08f
 #define SURE_BACK 0.05f
 #define SURE_FORE 0.95f
+// Where a mask is as fine as the cells, the solution begins with a mask that reaches farther by this share: a sharp mask leaves
+// hair out, which few steps do not bring back.
+#define FARTHER 0.006f
 
 int tachy_edges_cell(const tachy_frame *f)
 {
@@ -135,8 +138,27 @@ void tachy_edges_alpha(const struct tachy_refine *r, const struct tachy_alpha_ey
     }
 }
 
-// Marks the unknown cells; the others' alpha becomes 0 or 1.
-static void trimap(const struct tachy_refine *r, float *alpha, uint8_t *unknown, uint8_t *scratch)
+// Each cell's alpha becomes the largest of those at most `by` rows and columns away.
+static void spread(float *alpha, float *rows, int w, int h, int by)
+{
+    for (int y = 0; y < h; y++)
+        for (int x = 0; x < w; x++) {
+            float most = 0;
+            for (int i = TACHY_MAX(x - by, 0); i <= TACHY_MIN(x + by, w - 1); i++)
+                most = TACHY_MAX(most, alpha[(ptrdiff_t)y * w + i]);
+            rows[(ptrdiff_t)y * w + x] = most;
+        }
+    for (int y = 0; y < h; y++)
+        for (int x = 0; x < w; x++) {
+            float most = 0;
+            for (int i = TACHY_MAX(y - by, 0); i <= TACHY_MIN(y + by, h - 1); i++)
+                most = TACHY_MAX(most, rows[(ptrdiff_t)i * w + x]);
+            alpha[(ptrdiff_t)y * w + x] = most;
+        }
+}
+
+// Marks the unknown cells; the others' alpha becomes 0 or 1. `fine`: the mask is as fine as the cells. `rows`: a plane of scratch.
+static void trimap(const struct tachy_refine *r, bool fine, float *alpha, uint8_t *unknown, uint8_t *scratch, float *rows)
 {
     size_t n = (size_t)r->width * (size_t)r->height;
     uint8_t *soft = scratch + n;
@@ -149,6 +171,9 @@ static void trimap(const struct tachy_refine *r, float *alpha, uint8_t *unknown,
     float size = sqrtf((float)area);
     tachy_edges_grow(unknown, scratch, r->width, r->height, (int)(OUTSIDE * size + 0.5f));
     tachy_edges_grow(soft, scratch, r->width, r->height, (int)(INSIDE * size + 0.5f));
+    int farther = fine ? (int)(FARTHER * size + 0.5f) : 0;
+    if (farther)
+        spread(alpha, rows, r->width, r->height, farther);
     for (size_t i = 0; i < n; i++) {
         alpha[i] = !unknown[i] ? 0 : !soft[i] ? 1 : alpha[i];
         unknown[i] &= soft[i];
@@ -164,7 +189,8 @@ int tachy_edges_fit(struct tachy_edges *s, struct tachy_refine *to, const tachy_
     float *guide = s->planes.p, *alpha = guide + 3 * n;
     uint8_t *unknown = (uint8_t *)(alpha + n), *seen = unknown + n;
     tachy_edges_alpha(to, &e, mask, alpha);
-    trimap(to, alpha, unknown, seen);
+    bool fine = mask->region.w <= mask->width * to->cell && mask->region.h <= mask->height * to->cell;
+    trimap(to, fine, alpha, unknown, seen, guide);
     memcpy(seen, unknown, n);
     tachy_edges_grow(seen, seen + n, to->width, to->height, 2 * TACHY_EDGES_RADIUS);
     for (int c = 0; c < 3; c++)
