@@ -278,6 +278,8 @@ static void one(struct check *c, struct tachy_memory *m, bool real)
         p.mode = TACHY_MODE_MASK;
         p.threshold = 0.5f;
         p.feather = check_float(c, 0.5f, 1);
+        if (check_range(c, 0, 5) == 0) // enough cells for a fine mask to be spread
+            w = check_range(c, 600, 800), h = check_range(c, 500, 700);
     }
     if (p.grow != 0 || edges == SOLVED) // the only one that has a form
         p.mask_format = TACHY_PIX_GRAY8;
