@@ -177,15 +177,15 @@ static int start(struct background_reader *b)
                                    "%s: the system gives no thread to read it with; try again later", b->of->file);
 }
 
-int background_reader_open(struct background_reader **out, const struct tachy_stage *st)
+int background_reader_open(struct background_reader **out, const struct background *of, const tachy_task *task)
 {
     *out = NULL;
     struct background_reader *b = calloc(1, sizeof(*b));
     if (!b)
         return TACHY_ERR_NOMEM;
-    b->of = tachy_stage_priv(st);
-    b->task = st->task;
-    b->log = st->task->log;
+    b->of = of;
+    b->task = task;
+    b->log = task->log;
     pthread_mutex_init(&b->lock, NULL);
     pthread_cond_init(&b->given, NULL);
     pthread_cond_init(&b->taken, NULL);
@@ -286,7 +286,7 @@ tachy_frame *tachy_background_of(const struct tachy_composite_stage *c, const st
 static int state_open(struct tachy_stage *st, void **state)
 {
     struct background_reader *r;
-    int err = background_reader_open(&r, st);
+    int err = background_reader_open(&r, tachy_stage_priv(st), st->task);
     *state = r;
     return err;
 }

@@ -15,7 +15,8 @@ struct background {
 // The pictures of a stream. An image serves every frame; a video is read along with the stream by time and starts
 // again at its end.
 struct background_reader;
-int background_reader_open(struct background_reader **out, const struct tachy_stage *st);
+// `of` must outlive it.
+int background_reader_open(struct background_reader **out, const struct background *of, const tachy_task *task);
 // The background of a frame with this time (seconds from the start, rising), of the stream's
 // format and size. The caller gets a reference.
 int background_reader_at(struct background_reader *b, double time_s, tachy_frame **out);

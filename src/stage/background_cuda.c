@@ -40,7 +40,7 @@ static int state_open(struct tachy_stage *st, void **state)
     if (!p)
         return TACHY_ERR_NOMEM;
     p->st = st;
-    int err = background_reader_open(&p->reader, st);
+    int err = background_reader_open(&p->reader, tachy_stage_priv(st), st->task);
     if (err < 0) {
         state_close(p);
         *state = NULL;
