@@ -93,10 +93,10 @@ class Inpaint(common.Case):
     def test_formats(self):
         """Inside of the hole samples change, outside none does, whatever they are made of."""
         frame = self.wall[100:340, 100:420]
-        for pix in ("yuv420p", "yuv422p10le", "yuv444p", "nv12", "gray", "bgr0"):
+        for pix in ("yuv420p", "yuv422p10le", "yuv444p", "gray", "bgr0"):
             clip = self.tmp / f"{pix}.mkv"
             subprocess.run(["ffmpeg", "-v", "error", "-y", "-f", "rawvideo", "-pix_fmt", "bgr24", "-s", "320x240", "-r", "25", "-i", "-", "-c:v",
-                            "rawvideo" if pix == "nv12" else "ffv1", "-pix_fmt", pix, str(clip)], input=frame.tobytes() * 2, check=True)
+                            "ffv1", "-pix_fmt", pix, str(clip)], input=frame.tobytes() * 2, check=True)
             out = self.tmp / f"out-{pix}.mkv"
             run("inpaint", "--hole", "50%,40,20%,64", clip, "-c:v", "ffv1", "-o", out)
             a, b = (self.frames(p, "rgb24").astype(int) for p in (clip, out))
