@@ -109,6 +109,12 @@ TACHY_API int64_t tachy_sink_bytes(const tachy_sink *s);
 // Without a finish before it, removes what was written.
 TACHY_API void tachy_sink_close(tachy_sink **s);
 
+// Writes the file `from` to `to` with its sound so many milliseconds later (negative: earlier), at most an hour: pictures, sound
+// and subtitles are copied as they are. Sound that then ends before the pictures begin is left out. The name of `to` says the
+// container. TACHY_ERR_EXISTS: it is there, and not `overwrite`; TACHY_ERR_INVAL: it is `from`; TACHY_ERR_FORMAT: `from` is
+// damaged or has no sound; TACHY_ERR_UNSUPPORTED: the container cannot hold what is in `from`.
+TACHY_API int tachy_shift_sound(const char *from, const char *to, double ms, bool overwrite, const struct tachy_log *log);
+
 #ifdef __cplusplus
 }
 #endif
