@@ -180,8 +180,7 @@ static int take_pieces(tachy_source *s)
         if (!p->placed) {
             int64_t t = p->piece->best_effort_timestamp;
             int64_t us = t == AV_NOPTS_VALUE ? 0 : av_rescale_q(t, p->st->time_base, AV_TIME_BASE_Q) - p->file.zero_us;
-            p->at = llrint(((double)us / AV_TIME_BASE - s->params.start) * RATE);
-            p->at = TACHY_MIN(p->at, 0); // nothing lies before the first sample
+            p->at = tachy_time_ok(us, 1e-6) ? llrint(((double)us / AV_TIME_BASE - s->params.start) * RATE) : 0;
             p->placed = true;
         }
         e = p->piece->sample_rate > 0 ? fit_resampler(p) : AVERROR_INVALIDDATA;
