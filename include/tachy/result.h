@@ -57,7 +57,7 @@ struct tachy_result {
     struct tachy_mask mask[TACHY_MAX_EYES];  // eye 0 is the left one
     float coverage;                          // share of the frame with alpha >= 0.5, 0..1
     const char *json;                        // mode json: the frame's line without newline,
-                                             // see docs/segment.md; else NULL
+                                             // see docs/segment.md, or ""; else NULL
     const char *csv;                         // a row per region, each with a newline; NULL: the output is no CSV
     const char *csv_columns;                 // with csv: the line that names the columns, with a newline
     const struct tachy_region *regions;      // what stages found, in their order; NULL: nothing

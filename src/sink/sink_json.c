@@ -70,6 +70,8 @@ static int json_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *
                           "%s: this run makes no JSON lines; add --mode json or choose a video "
                           "format",
                           p->out.name);
+    if (!*r->json) // nothing to say of this frame
+        return TACHY_OK;
     int err = append(s, r->json, strlen(r->json));
     if (err >= 0)
         err = append(s, "\n", 1);
