@@ -27,6 +27,8 @@ extern const struct tachy_stage_ops tachy_stage_lighting;
 extern const struct tachy_stage_ops tachy_stage_luma, tachy_stage_pair, tachy_stage_motion;
 // After track: vectors of faces, and whose they are. Settings: faces.*.
 extern const struct tachy_stage_ops tachy_stage_faces;
+// After track: how late the sound is against the mouths, as text. Settings: avsync.*.
+extern const struct tachy_stage_ops tachy_stage_avsync;
 // After decode: the vectors of all frames into a file, then which of some texts describe the picture best. Settings: categorize.*.
 extern const struct tachy_stage_ops tachy_stage_embeddings, tachy_stage_categorize;
 // The regions as a mask, for a composite (composite.h) that changes what lies in them.

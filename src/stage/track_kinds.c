@@ -51,7 +51,7 @@ static const uint8_t coco_bones[][2] = {
 const struct track_kind track_kinds[] = {
     // The line from eye to eye is horizontal in a face's crop, which has room for the whole head. Numbers of the eyes: of
     // the detector's six points, and the outer corners among the mesh's 468.
-    {.task = "track", .also = "animate|lighting|faces", .things = "faces",
+    {.task = "track", .also = "animate|lighting|faces|avsync", .things = "faces",
      .detected = {.from = 0, .to = 1, .scale_x = 1.5, .scale_y = 1.5, .square = true},
      .followed = {.from = 33, .to = 263, .scale_x = 1.5, .scale_y = 1.5, .square = true},
      .signs = true},
