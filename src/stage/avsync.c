@@ -58,7 +58,7 @@ struct state {
     int first;        // number of the window's first value
     int64_t windows;  // that anybody was seen in
     double start;     // seconds, of the first frame
-    double sum[TACHY_SYNC_CURVE];
+    double sum[TACHY_SYNC_CURVE]; // of each window's best face
 };
 
 struct texts {
@@ -224,8 +224,8 @@ static void forget(struct state *s)
 static int match_window(const struct avsync *a, struct state *s, int n, struct match *m)
 {
     float mouth[WINDOW];
-    double curve[TACHY_SYNC_CURVE];
-    bool seen, anybody = false;
+    double curve[TACHY_SYNC_CURVE], best[TACHY_SYNC_CURVE] = {0};
+    bool seen;
     *m = (struct match){.from = (double)s->first / TACHY_SYNC_RATE, .to = (double)(s->first + n) / TACHY_SYNC_RATE};
     for (int i = 0; i < s->nb_faces; i++) {
         struct face *f = &s->face[i];
@@ -239,19 +239,19 @@ static int match_window(const struct avsync *a, struct state *s, int n, struct m
         if (!m->face || peak.confidence > m->peak.confidence) {
             m->face = f;
             m->peak = peak;
+            memcpy(best, curve, sizeof(best));
         }
-        for (int k = 0; k < TACHY_SYNC_CURVE; k++) {
+        for (int k = 0; k < TACHY_SYNC_CURVE; k++)
             f->sum[k] += curve[k];
-            s->sum[k] += curve[k];
-        }
         f->windows++;
-        anybody = true;
     }
-    s->windows += anybody;
+    for (int k = 0; k < TACHY_SYNC_CURVE; k++)
+        s->sum[k] += best[k];
+    s->windows += m->face != NULL;
     return TACHY_OK;
 }
 
-// All windows together: the offset of all faces' curves, and the face that fits best there.
+// All windows together: the offset of their best faces' curves, and the face that fits best there.
 static void match_all(const struct state *s, double end, struct match *m)
 {
     double mean[TACHY_SYNC_CURVE], best = -1;

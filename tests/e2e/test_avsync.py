@@ -75,6 +75,19 @@ class Avsync(common.Case):
             self.assertLess(abs(lines[-1]["offset_ms"] - ms), 40)
             self.assertIn("early" if ms < 0 else "late", p.stderr)
 
+    def test_who_speaks(self):
+        """Two people side by side, with the sound of one and then of the other."""
+        d10, both, found = common.shared("media/liveportrait_d10.mp4"), self.tmp / "both.mkv", []
+        ffmpeg("-i", self.d6, "-i", d10, "-t", "12", "-filter_complex", "[0:v]fps=15,scale=320:320[a];[1:v]fps=15,scale=320:320[b];[a][b]hstack[v]",
+               "-map", "[v]", "-map", "0:a", "-map", "1:a", "-c:v", "libx264", "-preset", "ultrafast", "-c:a", "copy", both)
+        run("track", "--max-faces", "4", both, "--max-frames", "1", "-o", self.tmp / "track.jsonl")
+        side = {r["track"]: r["box"][0] > 320 for r in json.loads((self.tmp / "track.jsonl").read_text())["regions"]}
+        self.assertEqual(len(side), 2)
+        for i in (0, 1):
+            ffmpeg("-i", both, "-map", "0:v", "-map", f"0:a:{i}", "-c", "copy", self.tmp / "one.mkv")
+            found.append(side[self.lines(self.tmp / "one.mkv")[0][-1]["face"]])
+        self.assertEqual(found, [False, True])
+
     def test_another_sound(self):
         own = self.lines(self.clip())[0][-1]
         other = self.tmp / "other.mkv"
