@@ -23,7 +23,6 @@
 #include "cuda/refine.h"
 #include "cuda/resize.h"
 #include "cuda/signature.h"
-#include "cuda/warp.h"
 
 #include <stdbool.h>
 

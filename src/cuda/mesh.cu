@@ -1,6 +1,6 @@
 #include "cuda/mesh.h"
 #include "cuda/values.cuh"
-#include "ref/ref_warp.h"
+#include "ref/ref_mesh.h"
 
 // First each triangle writes its number into the pixels that it covers, where the largest stays: so the
 // order in which they run does not matter. Then each pixel is taken from its triangle.
@@ -136,14 +136,14 @@ int tachy_cuda_run_mesh(const struct tachy_cuda_mesh *a, cuda_stream stream)
         (a->other_end > a->other_from && !is_texture(t + 1)) ||
         (a->fill && (t->width != a->width || t->height != a->height)) || a->triangles < 1 || a->corners < 1 || a->channels < 1 || a->channels > 4 ||
         a->count < 1 || a->count > 65535 ||
-        (a->type != TACHY_WARP_U8 && a->type != TACHY_WARP_F16 && a->type != TACHY_WARP_F32))
+        (a->type != TACHY_MESH_U8 && a->type != TACHY_MESH_F16 && a->type != TACHY_MESH_F32))
         return cudaErrorInvalidValue;
     dim3 block(WIDE, HIGH), grid(parts(a->width, WIDE), parts(a->height, HIGH), a->count);
     cudaMemsetAsync(at<int>(a->scratch), 0, (size_t)a->width * a->height * a->count * sizeof(int), on(stream));
     cover<<<dim3(a->triangles, SLICES, a->count), block, 0, on(stream)>>>(*a);
-    if (a->type == TACHY_WARP_U8)
+    if (a->type == TACHY_MESH_U8)
         shade<uint8_t><<<grid, block, 0, on(stream)>>>(*a);
-    else if (a->type == TACHY_WARP_F16)
+    else if (a->type == TACHY_MESH_F16)
         shade<half16><<<grid, block, 0, on(stream)>>>(*a);
     else
         shade<float><<<grid, block, 0, on(stream)>>>(*a);

@@ -23,7 +23,7 @@ struct tachy_cuda_mesh {
     int corners, triangles;    // a triangle that names no corner of these is left out
     int channels;              // 1..4
     int count;                 // pictures, at most 65535
-    int type;                  // TACHY_WARP_U8, _F16 or _F32 (ref/ref_warp.h)
+    int type;                  // TACHY_MESH_U8, _F16 or _F32 (ref/ref_mesh.h)
     int fill;                  // 1: pixels that no triangle covers are texture[0]'s, which is as large as dst; 0: they stay
 };
 TACHY_CUDA_LAUNCHER(mesh, tachy_cuda_mesh)

@@ -40,3 +40,9 @@ int tachy_ref_mesh_at(const struct tachy_mesh_corner *const corner[3], int x, in
     *v = corner[0]->v + w1 * (corner[1]->v - corner[0]->v) + w2 * (corner[2]->v - corner[0]->v);
     return 1;
 }
+
+float tachy_ref_mesh_mix(const float v[4], const float weight[2])
+{
+    float a = v[0] + weight[0] * (v[1] - v[0]), b = v[2] + weight[0] * (v[3] - v[2]);
+    return a + weight[1] * (b - a);
+}

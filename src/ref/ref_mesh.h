@@ -10,7 +10,10 @@ struct tachy_mesh_corner {
 };
 
 enum { TACHY_MESH_GRID = 256 };
+enum { TACHY_MESH_U8, TACHY_MESH_U16, TACHY_MESH_F16, TACHY_MESH_F32 }; // samples of textures
 
 // Where the centre of pixel (x, y) lies in a triangle: 0 outside; 1 with u and v of it. The triangle may
 // have either orientation; one of no area, or with a corner out of range or NaN, covers nothing.
 int tachy_ref_mesh_at(const struct tachy_mesh_corner *const corner[3], int x, int y, float *u, float *v);
+// Between the four values a b over c d; the weights are the second ones'.
+float tachy_ref_mesh_mix(const float v[4], const float weight[2]);

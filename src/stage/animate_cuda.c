@@ -2,7 +2,7 @@
 #include "stage/stages.h"
 
 #include "cuda/mem.h"
-#include "ref/ref_warp.h"
+#include "ref/ref_mesh.h"
 #include "stage/device_out.h"
 
 #include <pthread.h>
@@ -129,7 +129,7 @@ static int paint_planes(struct device_group *p, const struct there *from, tachy_
         .scratch = tachy_cu_address(own->scratch.data), .row_dst = to->stride[plane], .col_dst = mirrored ? -1 : 1,
         .chan_dst = chroma ? tachy_frame_writable(to, 2) - dst : 0, .width = width, .height = height,
         .corners = TACHY_FACE_CORNERS, .triangles = m->triangles, .channels = chroma ? 2 : 1, .count = 1,
-        .type = TACHY_WARP_U8, .fill = 1};
+        .type = TACHY_MESH_U8, .fill = 1};
     set_textures(&k, from, plane);
     return device_failed(p->g, p->g->kernels->mesh(&k, p->g->stream), "starting the kernel that paints a mesh");
 }

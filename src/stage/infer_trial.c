@@ -22,6 +22,8 @@ int tachy_infer_try(const struct tachy_infer *in, int batch, double *ms, int64_t
     int err = infer_open_engine(in, net, batch, 0, &e);
     if (err == TACHY_OK)
         err = infer_tensors_open(in, net, e, batch, &t);
+    if (err == TACHY_OK && t.in[net->picture].shape[0] != batch)
+        err = TACHY_ERR_MISMATCH; // the network fixes its batch
     for (int i = 0; i < t.nb_in && err == TACHY_OK; i++)
         memset(t.in[i].data, 0, tachy_tensor_bytes(&t.in[i]));
     if (err == TACHY_OK)

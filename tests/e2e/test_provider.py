@@ -103,7 +103,7 @@ class Table(ctypes.Structure):
 
 def function_table():
     table = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
-    assert table.version == 8, "the structures above are those of another version"
+    assert table.version == 9, "the structures above are those of another version"
     return table
 
 

@@ -119,7 +119,7 @@ TEST(rates)
     CHECK(g.rates.copy_bps > 1e10 && g.rates.flops[TACHY_RATE_FP16] > 1e12);
     CHECK(g.rates.flops[TACHY_RATE_TF32] > 1e11);
     CHECK(fabs(again.copy_bps / g.rates.copy_bps - 1) < 0.05);
-    CHECK(fabs(again.flops[0] / g.rates.flops[0] - 1) < 0.15); // clocks follow heat and power
+    CHECK(fabs(again.flops[0] / g.rates.flops[0] - 1) < 0.25); // clocks follow heat and power
     CHECK(tachy_gpu_rates_cached(&again, &g.d));
 }
 
@@ -233,7 +233,7 @@ TEST(derived_figures)
     figure("copy_bandwidth", 100 * bandwidth, "%");
     figure("matmul_efficiency", 100 * efficiency, "%");
     CHECK(bandwidth > 0.70 && bandwidth < 1.05);
-    CHECK(efficiency > 0.70 && efficiency < 1.05); // a second of it may reach the power limit
+    CHECK(efficiency > 0.70 && efficiency < 1.20); // a second of it may reach the power limit, or run faster than the rates were measured
     CHECK_INT(tachy_profile_text(g.profile, &text), TACHY_OK);
     fputs(text ? text : "", stdout);
     CHECK(text && strstr(text, "measured copy bandwidth") && strstr(text, "kernels and copies"));

@@ -7,7 +7,7 @@
 #include "fakes/symbol.h"
 #include "media/device.h"
 #include "pipeline/pipeline.h"
-#include "ref/ref_warp.h"
+#include "ref/ref_mesh.h"
 
 #include <math.h>
 #include <tachy/settings.h>
@@ -79,7 +79,7 @@ static int run_mesh(const struct tachy_cuda_mesh *a, cuda_stream stream)
                 four[k] = *at(from->data + (cuda_address)(TACHY_MIN(above + k / 2, from->height - 1) * from->row +
                                                           TACHY_MIN(left + k % 2, from->width - 1) * from->col + c * from->chan));
             *at(a->dst + (cuda_address)(y * a->row_dst + x * a->col_dst + c * a->chan_dst)) =
-                (uint8_t)lrintf(tachy_ref_warp_mix(four, weight));
+                (uint8_t)lrintf(tachy_ref_mesh_mix(four, weight));
         }
     }
     return launch(stream, 20000);

@@ -3,32 +3,31 @@
 #include "base/base.h"
 #include "ref/ref_mesh.h"
 #include "ref/ref_preprocess.h"
-#include "ref/ref_warp.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-// Warps by matrix and by mesh: the bits of the twins, for floats too.
+// Textured triangles: the bits of the twin, for floats too.
 
-static const size_t sizes[] = {1, 2, 2, 4}; // of TACHY_WARP_*
+static const size_t sizes[] = {1, 2, 2, 4}; // of TACHY_MESH_*
 
 static float get(int type, const void *data, int64_t i)
 {
-    return type == TACHY_WARP_U8    ? ((const uint8_t *)data)[i]
-           : type == TACHY_WARP_U16 ? ((const uint16_t *)data)[i]
-           : type == TACHY_WARP_F16 ? tachy_ref_float(((const uint16_t *)data)[i])
+    return type == TACHY_MESH_U8    ? ((const uint8_t *)data)[i]
+           : type == TACHY_MESH_U16 ? ((const uint16_t *)data)[i]
+           : type == TACHY_MESH_F16 ? tachy_ref_float(((const uint16_t *)data)[i])
                                     : ((const float *)data)[i];
 }
 
 static void set(int type, void *data, int64_t i, float v, int top)
 {
     float cut = TACHY_CLAMP(v, 0.0f, (float)top);
-    if (type == TACHY_WARP_U8)
+    if (type == TACHY_MESH_U8)
         ((uint8_t *)data)[i] = (uint8_t)lrintf(cut);
-    else if (type == TACHY_WARP_U16)
+    else if (type == TACHY_MESH_U16)
         ((uint16_t *)data)[i] = (uint16_t)lrintf(cut);
-    else if (type == TACHY_WARP_F16)
+    else if (type == TACHY_MESH_F16)
         ((uint16_t *)data)[i] = tachy_ref_half(v);
     else
         ((float *)data)[i] = v;
@@ -38,27 +37,9 @@ static void *random_samples(struct check *c, int type, size_t n)
 {
     void *data = malloc(n * sizes[type]);
     check_fill(c, data, n * sizes[type]);
-    for (size_t i = 0; type >= TACHY_WARP_F16 && i < n; i++)
+    for (size_t i = 0; type >= TACHY_MESH_F16 && i < n; i++)
         set(type, data, (int64_t)i, check_float(c, -2, 2), 0);
     return data;
-}
-
-// A turn, scale and shift about the middles, sometimes with perspective or nonsense.
-static void matrix(struct check *c, float m[9], int w, int h, int ow, int oh)
-{
-    float angle = check_float(c, -3.2f, 3.2f), scale = check_float(c, 0.4f, 2.5f);
-    float a = cosf(angle) * scale, b = sinf(angle) * scale, cx = (float)ow / 2, cy = (float)oh / 2;
-    float rows[9] = {a, -b, (float)w / 2 - a * cx + b * cy, b, a, (float)h / 2 - b * cx - a * cy, 0, 0, 1};
-    if (check_range(c, 0, 4) == 0) // whole pixels
-        memcpy(rows, (float[]){1, 0, (float)check_range(c, -5, 5), 0, 1, (float)check_range(c, -5, 5), 0, 0, 1},
-               sizeof(rows));
-    if (check_range(c, 0, 2) == 0) {
-        rows[6] = check_float(c, -0.02f, 0.02f);
-        rows[7] = check_float(c, -0.02f, 0.02f);
-    }
-    if (check_range(c, 0, 15) == 0)
-        rows[check_range(c, 0, 8)] = check_range(c, 0, 1) ? NAN : 0;
-    memcpy(m, rows, sizeof(rows));
 }
 
 struct plane {
@@ -76,70 +57,6 @@ static struct plane plane_of(struct check *c, int channels, int least)
     p.chan = last ? 1 : p.row * p.h;
     p.all = (size_t)(p.row * p.h * (last ? 1 : channels));
     return p;
-}
-
-static void twin_warp(const struct tachy_warp *w, int type, int channels, const struct plane *in, const void *src,
-                      const struct plane *out, void *dst)
-{
-    for (int i = 0; i < out->w * out->h; i++) {
-        int column[2], row[2], x = i % out->w, y = i / out->w;
-        float weight[2], v[4];
-        if (!tachy_ref_warp_at(w, x, y, in->w, in->h, column, row, weight))
-            continue;
-        for (int ch = 0; ch < channels; ch++) {
-            for (int k = 0; k < 4; k++) {
-                int cx = column[k & 1], cy = row[k >> 1];
-                v[k] = cx < 0 || cy < 0 ? w->value[ch] : get(type, src, cy * in->row + cx * in->col + ch * in->chan);
-            }
-            set(type, dst, y * out->row + x * out->col + ch * out->chan, tachy_ref_warp_mix(v, weight), w->top);
-        }
-    }
-}
-
-static void one_warp(struct check *c)
-{
-    int type = check_range(c, TACHY_WARP_U8, TACHY_WARP_F32), channels = check_range(c, 1, 4), n = check_range(c, 1, 3);
-    struct plane in = plane_of(c, channels, 1), out = plane_of(c, channels, 1);
-    struct tachy_cuda_warp p = {
-        .row_src = in.row, .col_src = in.col, .chan_src = in.chan, .row_dst = out.row, .col_dst = out.col,
-        .chan_dst = out.chan, .width_src = in.w, .height_src = in.h, .width = out.w, .height = out.h,
-        .channels = channels, .count = n, .type = type,
-    };
-    void *src[3], *want[3], *got = malloc(out.all * sizes[type]);
-    for (int i = 0; i < n; i++) {
-        src[i] = random_samples(c, type, in.all);
-        want[i] = malloc(out.all * sizes[type]);
-        memset(want[i], 0xcd, out.all * sizes[type]);
-        p.src[i] = check_gpu_put(c, src[i], in.all * sizes[type]);
-        p.dst[i] = check_gpu_poison(c, out.all * sizes[type]);
-        p.how[i] = (struct tachy_warp){.value = {0, 1, 0.5f, 7}, .outside = check_range(c, 0, TACHY_WARP_NONE),
-                                       .top = type == TACHY_WARP_U8 ? 255 : 65472};
-        matrix(c, p.how[i].m, in.w, in.h, out.w, out.h);
-        if (check_range(c, 0, 3) == 0)
-            p.how[i] = tachy_ref_warp_halve(&p.how[i]);
-    }
-    check_gpu_launched(c, c->gpu->kernels->warp(&p, c->gpu->stream), "warp");
-    for (int i = 0; i < n; i++) {
-        check_gpu_get(c, got, p.dst[i], out.all * sizes[type]);
-        twin_warp(&p.how[i], type, channels, &in, src[i], &out, want[i]);
-        check_case(c, !memcmp(got, want[i], out.all * sizes[type]), "warp type %d %dx%d to %dx%d x%d outside %d", type,
-                   in.w, in.h, out.w, out.h, channels, p.how[i].outside);
-        check_gpu_free(c, p.src[i]), check_gpu_free(c, p.dst[i]);
-        free(src[i]), free(want[i]);
-    }
-    free(got);
-}
-
-// The halved matrix takes the middle of four pixels where the whole one does.
-static void halves(struct check *c)
-{
-    struct tachy_warp w = {.outside = TACHY_WARP_EDGE};
-    matrix(c, w.m, 64, 64, 64, 64);
-    struct tachy_warp half = tachy_ref_warp_halve(&w);
-    const float *m = w.m, *s = half.m, x = 3.5f, y = 7.5f; // of the small plane
-    float d = m[6] * 2 * x + m[7] * 2 * y + m[8], e = s[6] * x + s[7] * y + s[8];
-    float u = (m[0] * 2 * x + m[1] * 2 * y + m[2]) / d, v = (s[0] * x + s[1] * y + s[2]) / e;
-    check_case(c, !(fabsf(u) < 1e4f) || fabsf(u / 2 - v) < 1e-2f, "halved matrix: %f, %f", (double)u, (double)v);
 }
 
 // The last triangle that covers the pixel; -1: none.
@@ -177,7 +94,7 @@ static void twin_mesh(const struct tachy_cuda_mesh *p, const struct tachy_mesh_c
             for (int k = 0; k < 4; k++)
                 four[k] = get(p->type, src[other], y[k >> 1] * t->row + x[k & 1] * t->col + ch * t->chan);
             set(p->type, dst, i / p->width * p->row_dst + i % p->width * p->col_dst + ch * p->chan_dst,
-                tachy_ref_warp_mix(four, weight), 255);
+                tachy_ref_mesh_mix(four, weight), 255);
         }
     }
 }
@@ -212,7 +129,7 @@ static struct tachy_cuda_texture texture_of(struct check *c, const struct plane 
 
 static void one_mesh(struct check *c)
 {
-    static const int types[] = {TACHY_WARP_U8, TACHY_WARP_F16, TACHY_WARP_F32};
+    static const int types[] = {TACHY_MESH_U8, TACHY_MESH_F16, TACHY_MESH_F32};
     int type = types[check_range(c, 0, 2)], channels = check_range(c, 1, 4), mirrored = check_range(c, 0, 1);
     struct plane in[2] = {plane_of(c, channels, 1), plane_of(c, channels, 1)}, out = plane_of(c, channels, 8);
     struct tachy_mesh_corner corner[CORNERS];
@@ -244,24 +161,7 @@ static void one_mesh(struct check *c)
     free(src[0]), free(src[1]), free(want), free(got);
 }
 
-CHECK_GPU_TIMED(warp, struct tachy_cuda_warp)
 CHECK_GPU_TIMED(mesh, struct tachy_cuda_mesh)
-
-// 8 planes of 3840x2160 bytes, turned by a few degrees.
-static void bench_warp(struct check *c)
-{
-    enum { W = 3840, H = 2160, N = 8 };
-    struct timed_warp t = {c, {.row_src = W, .col_src = 1, .row_dst = W, .col_dst = 1, .width_src = W,
-                               .height_src = H, .width = W, .height = H, .channels = 1, .count = N}};
-    for (int i = 0; i < N; i++) {
-        t.p.src[i] = check_gpu_poison(c, (size_t)W * H);
-        t.p.dst[i] = check_gpu_poison(c, (size_t)W * H);
-        t.p.how[i] = (struct tachy_warp){{0.998f, -0.05f, 50, 0.05f, 0.998f, -90, 0, 0, 1}, {0}, TACHY_WARP_EDGE, 255};
-    }
-    check_gpu_row(c, "warp", "8 x 3840x2160 bytes, turned", check_gpu_time(c, launch_warp, &t), 2.0 * N * W * H);
-    for (int i = 0; i < N; i++)
-        check_gpu_free(c, t.p.src[i]), check_gpu_free(c, t.p.dst[i]);
-}
 
 // 8 pictures of 1024x1024x3 bytes out of 32 triangles.
 static void bench_mesh(struct check *c)
@@ -284,14 +184,6 @@ static void bench_mesh(struct check *c)
         check_gpu_free(c, mine[i]);
 }
 
-static void run_warp(struct check *c)
-{
-    for (int i = 0; i < check_times(c, 60); i++)
-        one_warp(c), halves(c);
-    if (c->bench)
-        bench_warp(c);
-}
-
 static void run_mesh(struct check *c)
 {
     for (int i = 0; i < check_times(c, 60); i++)
@@ -300,5 +192,4 @@ static void run_mesh(struct check *c)
         bench_mesh(c);
 }
 
-const struct check_op check_cuda_warp = {.name = "warp", .run = run_warp, .cuda = true};
 const struct check_op check_cuda_mesh = {.name = "mesh", .run = run_mesh, .cuda = true};
