@@ -10,6 +10,8 @@
 // Rectangles, pictures and videos that say what is to be filled, and people. Where any of them says so there is a hole. In order,
 // since videos are read along and each frame is handed the hole of the one before.
 
+enum { BRIGHT = 8 }; // a mask's pixel is hole from a BRIGHT-th of white on: soft edges hold some of what goes
+
 struct hole {
     struct background *item; // each a rectangle, a picture or a video; `file` is its text
     bool *video;
@@ -95,7 +97,7 @@ static int add_picture(uint8_t *shown, int w, int h, const char *file, const str
     for (int y = 0; err == TACHY_OK && y < h; y++) {
         const uint8_t *row = grey->data[0] + y * grey->stride[0];
         for (int x = 0; x < w; x++)
-            shown[(size_t)y * (size_t)w + (size_t)x] |= row[x] >= 128 ? 255 : 0;
+            shown[(size_t)y * (size_t)w + (size_t)x] |= row[x] >= 256 / BRIGHT ? 255 : 0;
     }
     tachy_frame_unref(&grey);
     return err;
@@ -171,7 +173,7 @@ static int state_open(struct tachy_stage *st, void **state)
 
 // ---- Items ----
 
-// White is a luma, or a green, of half and more.
+// White is a luma or a green.
 static int add_video(struct background_reader *r, double time_s, tachy_frame *hole)
 {
     tachy_frame *f;
@@ -179,13 +181,13 @@ static int add_video(struct background_reader *r, double time_s, tachy_frame *ho
     if (err < 0)
         return err;
     const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
-    int step = d->components[0], at = d->rgb ? 1 : 0, half = 1 << (d->bits - 1);
+    int step = d->components[0], at = d->rgb ? 1 : 0, least = (1 << d->bits) / BRIGHT;
     for (int y = 0; y < hole->height; y++) {
         const uint8_t *row = f->data[0] + y * f->stride[0];
         uint8_t *to = tachy_frame_writable(hole, 0) + y * hole->stride[0];
         for (int x = 0; x < hole->width; x++) {
             int v = d->bytes == 2 ? ((const uint16_t *)row)[x * step + at] >> d->shift : row[x * step + at];
-            to[x] |= v >= half ? 255 : 0;
+            to[x] |= v >= least ? 255 : 0;
         }
     }
     tachy_frame_unref(&f);
