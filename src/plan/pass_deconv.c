@@ -36,10 +36,12 @@ static bool fits(const struct tachy_node *n)
 {
     const struct tachy_plan_attr *a = &n->attr;
     const struct tachy_value *bias = n->nb_in > 2 ? n->in[2] : NULL;
-    bool near = true;
-    for (int i = 0; i < 2; i++)
-        near = near && a->conv.pad[i] >= 0 && a->conv.pad[i] <= (a->conv.kernel[i] - 1) * a->conv.dilation[i];
-    return n->op == TACHY_OP_DECONV && n->in[1]->data && n->in[1]->dtype == TACHY_F32 && (!bias || bias->data) && near;
+    bool near = n->op == TACHY_OP_DECONV;
+    for (int i = 0; i < 2 && near; i++) {
+        int64_t reach = (int64_t)(a->conv.kernel[i] - 1) * a->conv.dilation[i];
+        near = a->conv.pad[i] >= 0 && a->conv.pad[i] <= reach && reach < INT32_MAX;
+    }
+    return near && n->in[1]->data && n->in[1]->dtype == TACHY_F32 && (!bias || bias->data);
 }
 
 // [blocks' pixels, then channels][in][taps][taps] of [in][out / groups][kernel][kernel].

@@ -79,7 +79,8 @@ static int copy_mouth(struct device_worker *g, tachy_frame_pool **pool, const st
     int err = tachy_frame_new(&grey, &(struct tachy_frame_params){.format = TACHY_PIX_GRAY8, .width = TACHY_MOUTH_SIZE,
                                                                   .height = 3 * TACHY_MOUTH_SIZE});
     for (int y = 0; y < 3 * TACHY_MOUTH_SIZE && err == TACHY_OK; y++)
-        memcpy(tachy_frame_writable(grey, 0) + y * grey->stride[0], p->mouth[0] + y * TACHY_MOUTH_SIZE, TACHY_MOUTH_SIZE);
+        memcpy(tachy_frame_writable(grey, 0) + y * grey->stride[0],
+               p->mouth[y / TACHY_MOUTH_SIZE] + y % TACHY_MOUTH_SIZE * TACHY_MOUTH_SIZE, TACHY_MOUTH_SIZE);
     if (err == TACHY_OK)
         err = copy_there(g, pool, grey, out);
     tachy_frame_unref(&grey);

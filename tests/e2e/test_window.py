@@ -39,6 +39,21 @@ class Screen:
         """Starts a window manager, which full screen needs."""
         self.manager = subprocess.Popen(["openbox"], env={**os.environ, "DISPLAY": self.name}, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.DEVNULL)
+        while not self.managed():
+            assert self.manager.poll() is None, "openbox ended"
+            time.sleep(0.05)
+
+    def managed(self):
+        """Whether the root window says that there is a manager; a window that asks for full screen before is not heard."""
+        x11 = ctypes.CDLL(ctypes.util.find_library("X11"))
+        x11.XOpenDisplay.restype = x11.XDefaultRootWindow.restype = x11.XInternAtom.restype = ctypes.c_ulong
+        display = ctypes.c_void_p(x11.XOpenDisplay(self.name.encode()))
+        atom = x11.XInternAtom(display, b"_NET_SUPPORTING_WM_CHECK", 0)
+        out = [ctypes.c_ulong() for _ in range(5)]
+        x11.XGetWindowProperty(display, ctypes.c_ulong(x11.XDefaultRootWindow(display)), ctypes.c_ulong(atom), ctypes.c_long(0),
+                               ctypes.c_long(1), 0, ctypes.c_ulong(0), *map(ctypes.byref, out))
+        x11.XCloseDisplay(display)
+        return out[2].value > 0
 
     def close(self):
         if self.manager:
