@@ -27,6 +27,7 @@ struct lane {
     struct several *all;
     struct tachy_log log; // of its sink: what it says once it runs warns
     tachy_sink *sink;     // its thread's while that runs; NULL: it failed and was closed
+    bool no_pixels;       // of its sink's kind
     char *name;
     int stop; // its sink's params.stop; atomic
     pthread_t thread;
@@ -176,7 +177,7 @@ static int fill(struct entry *e, const struct lane *l, tachy_frame *f, const str
 {
     e->r = (struct tachy_result){.frame_id = r ? r->frame_id : f->id, .pts = r ? r->pts : f->pts,
                                  .csv_columns = r ? r->csv_columns : NULL};
-    if (f && (!l->sink->ops->no_pixels || !r)) {
+    if (f && (!l->no_pixels || !r)) {
         e->f = tachy_frame_ref(f);
         return TACHY_OK;
     }
@@ -319,7 +320,8 @@ static int open_lane(struct several *a, const struct tachy_sink_params *given)
     a->nb++;
     tachy_sink_outputs(l->sink, &l->stats, 1);
     l->name = strdup(l->stats.name);
-    if (p.filter && l->sink->ops->no_pixels)
+    l->no_pixels = l->sink->ops->no_pixels;
+    if (p.filter && l->no_pixels)
         return tachy_fail(log, TACHY_ERR_INVAL, "-vf: %s holds no pictures; write -vf before the name of another output", l->name);
     return l->name ? TACHY_OK : TACHY_ERR_NOMEM;
 }
