@@ -311,8 +311,9 @@ static void compare(void)
 
 TEST(the_pictures_are_the_cpu_s)
 {
-    for (int i = 0; i < 8; i++) {
-        int err;
+    static const int ways[] = {0, 3, 5, 6}; // each bit off and on, beside both values of the others
+    for (size_t k = 0; k < TACHY_ARRAY_SIZE(ways); k++) {
+        int err, i = ways[k];
         struct way way = {false, i & 1, i & 2, false, 1, 1};
         run(&way, -1, &err);
         CHECK_INT(err, TACHY_OK);
@@ -328,10 +329,10 @@ TEST(a_call_that_fails_leaves_nothing_behind)
     quick = true;
     for (int i = 0; i < 2; i++) {
         const struct way way = {true, i, false, true, 1, 1};
-        int at = i, err;
+        int at = 13 * i, err;
         while (run(&way, at, &err)) {
             CHECK(err < 0 || err == TACHY_OK);
-            at += 7;
+            at += 29;
         }
         CHECK(at > 60 && err == TACHY_OK);
     }
