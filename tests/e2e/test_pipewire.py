@@ -52,7 +52,7 @@ class PipeWire(common.Case):
         while not (pathlib.Path(self.env["XDG_RUNTIME_DIR"]) / "pipewire-0").exists():
             self.assertLess(time.monotonic(), until)
             time.sleep(0.02)
-        self.start("dbus-run-session", "--", "wireplumber")  # joins who looks and what is shown
+        self.manager = self.start("dbus-run-session", "--", "wireplumber")  # joins who looks and what is shown
         return daemon
 
     def run_to(self, *args):
@@ -64,14 +64,18 @@ class PipeWire(common.Case):
     def look(self, name, caps):
         """The last of five pictures, as RGB rows."""
         out = self.tmp / "seen.rgb"
+        p = None
         for _ in range(20):  # the session manager may not be ready
-            seen = subprocess.run(["gst-launch-1.0", "-q", "pipewiresrc", f"target-object={name}", "num-buffers=5", "!", caps, "!", "videoconvert",
-                                   "!", "video/x-raw,format=RGB", "!", "filesink", f"location={out}"], env=self.env, capture_output=True,
-                                  text=True, timeout=120)
-            if seen.returncode == 0 and out.stat().st_size == 5 * WIDTH * HEIGHT * 3:
+            p = self.start("gst-launch-1.0", "-q", "pipewiresrc", f"target-object={name}", "num-buffers=5", "!", caps, "!", "videoconvert", "!",
+                           "video/x-raw,format=RGB", "!", "filesink", f"location={out}")
+            while p.poll() is None:
+                if self.manager.poll() is not None:  # it wants systemd-logind, which a container may lack
+                    self.skipTest(f"wireplumber does not run here: {self.manager.stdout.read()[-300:]}")
+                time.sleep(0.05)
+            if p.returncode == 0 and out.stat().st_size == 5 * WIDTH * HEIGHT * 3:
                 return out.read_bytes()[-WIDTH * HEIGHT * 3:]
             time.sleep(0.2)
-        self.fail(seen.stdout + seen.stderr)
+        self.fail(p.stdout.read())
 
     def test_seen_by_gstreamer(self):
         daemon = self.daemon()
