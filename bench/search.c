@@ -75,7 +75,7 @@ static void read_all(void *user, int thread, int piece)
 
 static int by_time(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
 
-// Of the K best of the exact vectors of each query, how many the hits have.
+// Counts how many of each query's K best by exact vectors are among the hits.
 static int recalled(const struct store *s, const float *queries, int n, const struct tachy_hit *hits)
 {
     float *v = malloc((size_t)s->size * sizeof(*v));

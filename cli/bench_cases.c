@@ -104,7 +104,7 @@ static void codecs(struct bench_run *b)
     }
 }
 
-// What people write first, the same network in both: what is installed decides which of them run.
+// The programs that people write first, both with the same network. Those whose libraries are installed run.
 static const char with_ort[] =
     "import onnxruntime as ort\n"
     "session = ort.InferenceSession(model, providers=['CPUExecutionProvider'])\n"

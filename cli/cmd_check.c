@@ -88,7 +88,7 @@ static double memory_left(void)
     return (double)kib / 1024;
 }
 
-// What the trial writes: a file as the configuration's, in a folder of its own, so that encoding counts; else nothing.
+// The trial's output: a file like the configuration's, in a folder of its own, so that encoding counts; else none.
 static void name_output(const struct check *k, const char *folder, char *output, size_t size)
 {
     const char *name = tachy_settings_str(k->s, "output.file"), *dot = name ? strrchr(name, '.') : NULL;

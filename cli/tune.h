@@ -6,10 +6,10 @@
 enum { TUNE_ROWS = 12, TUNE_VALUES = 12, TUNE_TEXT = 64, TUNE_ROUNDS = 4, TUNE_FINAL = 6, TUNE_FIXED = 16, TUNE_EXTRA = 16 };
 #define TUNE_WORTH 1.02 // a gain below it is no reason to change anything
 
-// What the model of the pipeline knows of a row; of any other it knows what its values cost.
+// Rows whose meaning the pipeline's model knows; of any other row it knows only the cost of each value.
 enum tune_part { TUNE_OTHER, TUNE_WORKERS, TUNE_THREADS, TUNE_BATCH, TUNE_DECODERS, TUNE_PARTS };
 
-// What a frame costs in a trial.
+// The cost of a frame in a trial.
 struct tune_cost {
     double decode_ms, work_ms, model_ms, write_ms; // busy time of the source, the workers without the model, the model, the sink
     double cpu_ms;                                 // CPU time of the whole process
@@ -86,14 +86,14 @@ int tune_judge(struct tune *t, const int *at, double *iou);
 
 // tune_model.c
 enum tune_part tune_part_of(const char *path);
-// Of the model; docs/tune.md.
+// The model's constants; see docs/tune.md.
 struct tune_constants {
     double sharp; // exponent that joins the resources' needs
     double crowd; // CPU time that each core's worth of threads over the cores adds, as a share
     double late;  // frames' times that a run loses before its first and behind its last frame
 };
 extern struct tune_constants tune_constants;
-// What a trial of a setting will give: fps, p99_ms, memory_mib. Needs t->given, t->base and row[].cost.
+// Predicts the result of a setting's trial: fps, p99_ms, memory_mib. Needs t->given, t->base and row[].cost.
 void tune_predict(const struct tune *t, const int *at, struct tune_trial *out);
 
 // tune_search.c

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What a setting gives, from the costs of its values alone; docs/tune.md, "Prediction", has the formulas. No trial is run here.
+// Predicts a setting's result from the costs of its values, without a trial. The formulas are in docs/tune.md, "Prediction".
 
 // Chosen by hand; docs/tune.md says how far the model is off.
 struct tune_constants tune_constants = {.sharp = 6, .crowd = 0.1, .late = 1};

@@ -94,7 +94,7 @@ static int64_t alone_frames(const struct tune *t, const struct tune_row *r, int 
     return n < 16 ? 16 : n;
 }
 
-// What a frame costs with a value beside what it costs without.
+// Compares the cost of a frame with a value and without it.
 static int measure_value(struct tune *t, const int *solo, int row, int v)
 {
     struct tune_row *r = &t->row[row];
@@ -257,7 +257,7 @@ static void say_predicted(struct tune_row *r, int v)
     snprintf(r->why[v], sizeof(r->why[v]), r->gain[v] >= 1 ? "gains %.0f %%" : "loses %.0f %%", fabs(r->gain[v] - 1) * 100);
 }
 
-// What the best combination with a value is predicted to give beside the best one without it.
+// Compares the predictions of the best combination with a value and of the best one without it.
 static void predict_gains(struct tune *t, double best[TUNE_ROWS][TUNE_VALUES])
 {
     for (int k = 0; k < t->n_rows; k++)

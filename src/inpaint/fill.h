@@ -6,8 +6,8 @@
 // Thin holes (scratches, wires, letters) become the smoothest surface between their edges. Wide ones are filled by patches: on a
 // pyramid from coarse to fine, each patch that touches the hole is matched to one of the known picture (Barnes et al. 2009,
 // "PatchMatch"), and each pixel of the hole becomes the weighted mean of what its patches' matches say (Wexler et al. 2007,
-// "Space-Time Completion of Video"). Half of that and half of
-// the smooth surface is what is shown.
+// "Space-Time Completion of Video"). The result is the mean of
+// that and the smooth surface.
 
 enum {
     TACHY_FILL_THIN = 4,    // pixels from a hole's edge to its middle up to which it is thin

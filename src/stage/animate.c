@@ -26,11 +26,7 @@ void animate_video(const struct drive *d, struct tachy_video_info *video)
 
 void animate_name(const struct drive_item *of, struct tachy_item *item)
 {
-    const tachy_frame *head = tachy_item_head(item);
-    item->out->id = head->id;
-    item->out->pts = head->pts;
-    item->out->duration = head->duration;
-    item->out->color = of->portrait->picture->color;
+    tachy_item_name(item, of->portrait->picture->color);
 }
 
 static int start(struct tachy_stage *st, struct tachy_video_info *video)

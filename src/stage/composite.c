@@ -170,11 +170,7 @@ void tachy_composite_close_stage(struct tachy_stage *st)
 
 void tachy_composite_name(const struct tachy_composite_stage *c, struct tachy_item *item)
 {
-    const tachy_frame *in = tachy_item_head(item);
-    item->out->id = in->id;
-    item->out->pts = in->pts;
-    item->out->duration = in->duration;
-    item->out->color = c->out.color;
+    tachy_item_name(item, c->out.color);
 }
 
 // ---- On the host ----

@@ -71,10 +71,7 @@ static int draw(const struct tachy_draw *d, struct tachy_shapes *shapes, struct 
     if (err < 0)
         return err;
     tachy_overlay_copy(item->in, item->out);
-    item->out->id = item->in->id;
-    item->out->pts = item->in->pts;
-    item->out->duration = item->in->duration;
-    item->out->color = item->in->color;
+    tachy_item_name(item, item->in->color);
     uint8_t *planes[4];
     for (int i = 0; i < 4; i++)
         planes[i] = tachy_frame_writable(item->out, i);

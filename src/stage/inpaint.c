@@ -186,10 +186,7 @@ static int inpaint(struct tachy_stage *st, struct inpaint_state *s, const struct
     if (err < 0)
         return err;
     tachy_overlay_copy(item->in, item->out);
-    item->out->id = item->in->id;
-    item->out->pts = item->in->pts;
-    item->out->duration = item->in->duration;
-    item->out->color = item->in->color;
+    tachy_item_name(item, item->in->color);
     if (item->anew)
         forget(s);
     int n = carry_begin(hole, s->points, s->index);

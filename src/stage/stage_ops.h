@@ -82,6 +82,16 @@ static inline const tachy_frame *tachy_item_head(const struct tachy_item *item)
     return item->in ? item->in : &item->head;
 }
 
+// Gives the finished picture the number and the times of its frame, and the colour description of what is in it.
+static inline void tachy_item_name(struct tachy_item *item, struct tachy_color color)
+{
+    const tachy_frame *head = tachy_item_head(item);
+    item->out->id = head->id;
+    item->out->pts = head->pts;
+    item->out->duration = head->duration;
+    item->out->color = color;
+}
+
 // How many regions it has for the stages with TACHY_STAGE_REGIONS.
 static inline int tachy_item_regions(const struct tachy_item *item, int eyes)
 {
