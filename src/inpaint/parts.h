@@ -1,7 +1,7 @@
 #pragma once
 #include <stdint.h>
 
-// What the two ways of filling share with fill.c. Pictures and holes as in fill.h.
+// The parts of filling, which the flow of task inpaint uses too. Pictures and holes as in fill.h.
 
 enum { FILL_BYTES = 4, FILL_CHANNELS = 3 };
 

@@ -39,26 +39,7 @@ static void level_free(struct level *l)
 
 // ---- Levels ----
 
-void fill_grow(const uint8_t *hole, int width, int height, int reach, uint8_t *grown, uint8_t *rows)
-{
-    int side = 2 * reach + 1;
-    for (int y = 0; y < height; y++)
-        for (int x = 0, last = -side; x < width + reach; x++) {
-            if (x < width && hole[y * width + x])
-                last = x;
-            if (x >= reach)
-                rows[y * width + x - reach] = x - last < side;
-        }
-    for (int x = 0; x < width; x++)
-        for (int y = 0, last = -side; y < height + reach; y++) {
-            if (y < height && rows[y * width + x])
-                last = y;
-            if (y >= reach)
-                grown[(y - reach) * width + x] = y - last < side;
-        }
-}
-
-// What follows from pixels and hole. Returns the greatest depth, or a negative code.
+// Finds sources, targets and trust from pixels and hole. Returns the greatest depth, or a negative code.
 static int prepare(struct level *l)
 {
     int w = l->width, h = l->height, n = w * h, deepest = 0;
