@@ -63,3 +63,9 @@ const struct tachy_log *tachy_settings_log(const tachy_settings *s);
 // Whether tachy_settings_set() gave the value that holds: a person or a program asked for it by name, not a file,
 // preset or default.
 bool tachy_settings_by_name(const tachy_settings *s, const char *path);
+
+// The option of a task whose input may be sound alone. Every job has the row, since every source reads it.
+#define TACHY_SOUND_OPTION                                                                                                     \
+    {"animation.audio", "audio", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Animation",                                     \
+     .help = "the portrait says what is heard in this file, without an input: its sound moves the mouth and is in the output; 25 " \
+             "frames a second or --rate"}

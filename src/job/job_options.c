@@ -42,5 +42,6 @@ const struct tachy_option tachy_job_run_options[] = {
     {"run.sandbox", "sandbox", 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = TACHY_VERB_RUN | TACHY_VERB_PROBE,
      .help = "confine the process before it reads anything: it can open the input, the output's folder, the model "
              "and the engine store, and nothing else; for local input on the CPU"},
+    TACHY_SOUND_OPTION,
     {0},
 };

@@ -35,9 +35,7 @@ static const struct tachy_option options[] = {
     {"animation.image", "image", 0, TACHY_OPT_LIST, .arg = "FILE", .group = "Animation",
      .help = "picture of the face that moves as the input's does, or a folder of such; given again, there are several, which "
              "keys 1 to 9 switch between"},
-    {"animation.audio", "audio", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Animation",
-     .help = "the portrait says what is heard in this file, without an input: its sound moves the mouth and is in the output; 25 "
-             "frames a second or --rate"},
+    TACHY_SOUND_OPTION,
     {"animation.portrait", "portrait", 0, TACHY_OPT_INT, "1", .min = 1, .max = ANIMATE_PORTRAITS, .arg = "N", .group = "Animation",
      .help = "number of the portrait that is shown; can change during a run (keys 1 to 9)"},
     {"animation.mirror", "mirror", 0, TACHY_OPT_BOOL, "false", .group = "Animation",
