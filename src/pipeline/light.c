@@ -349,8 +349,8 @@ static int prepare(struct light_lane *l)
     if (!l->items)
         return TACHY_ERR_NOMEM;
     for (int i = 0; i < t->nb_stages && err == TACHY_OK; i++)
-        if (tachy_stage_has_state(t->stage[i]) && t->stage[i]->ops->state_open)
-            err = t->stage[i]->ops->state_open(t->stage[i], &l->state[i]);
+        if (tachy_stage_has_state(t->stage[i]))
+            err = tachy_stage_state_open(t->stage[i], &l->state[i]);
     for (int i = 0; i < b->nb_frames && err == TACHY_OK; i += b->group)
         err = prepare_group(l, i);
     return err;
@@ -370,8 +370,7 @@ static void release(struct light_bench *b, struct light_lane *lanes, int n)
         free(lanes[k].items);
         tachy_source_close(&lanes[k].source);
         for (int i = 0; i < t->nb_stages; i++)
-            if (lanes[k].state[i])
-                t->stage[i]->ops->state_close(lanes[k].state[i]);
+            tachy_stage_state_close(t->stage[i], lanes[k].state[i]);
         tachy_task_worker_close(t, lanes[k].worker);
     }
     for (int i = 0; i < LIGHT_FRAMES; i++) {

@@ -182,8 +182,8 @@ static int open_states(tachy_stream *s)
     tachy_task *t = s->bind->task;
     int err = TACHY_OK;
     for (int i = 0; i < t->nb_stages && err == TACHY_OK; i++)
-        if (tachy_stage_has_state(t->stage[i]) && t->stage[i]->ops->state_open)
-            err = t->stage[i]->ops->state_open(t->stage[i], &s->state[i]);
+        if (tachy_stage_has_state(t->stage[i]))
+            err = tachy_stage_state_open(t->stage[i], &s->state[i]);
     if (err < 0 || !s->policy || !s->policy->copies || !t->item_size)
         return err;
     s->kept.priv = calloc(1, t->item_size);
@@ -194,8 +194,7 @@ static void close_states(tachy_stream *s)
 {
     const tachy_task *t = s->bind->task;
     for (int i = 0; i < t->nb_stages; i++)
-        if (s->state[i])
-            t->stage[i]->ops->state_close(s->state[i]);
+        tachy_stage_state_close(t->stage[i], s->state[i]);
     tachy_task_item_close(t, s->kept.priv);
     free(s->kept.priv);
 }

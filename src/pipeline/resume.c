@@ -201,7 +201,7 @@ static int compare(const struct tachy_resume *r, json_t *was, json_t *is)
 static bool can_save(const tachy_task *t, bool frame_skip)
 {
     for (int i = 0; i < t->nb_stages; i++)
-        if (tachy_stage_has_state(t->stage[i]) && !t->stage[i]->ops->state_save)
+        if (tachy_stage_has_state(t->stage[i]) && !tachy_stage_state_saves(t->stage[i]))
             return false;
     return !frame_skip || tachy_task_copies(t);
 }
@@ -298,7 +298,7 @@ static int after(void *user, const struct tachy_stage *st, const void *state, in
     if (!is_last(r, frame_id))
         return TACHY_OK;
     if (st)
-        return add(r, frame_id, CHECKPOINT_STATE + st->index, &b, st->ops->state_save(state, &b.data, &b.size));
+        return add(r, frame_id, CHECKPOINT_STATE + st->index, &b, tachy_stage_state_save(st, state, &b.data, &b.size));
     struct tachy_stage *copies = tachy_task_copies(r->p->task);
     return add(r, frame_id, CHECKPOINT_KEPT, &b, copies->ops->copy_save(copies, state, &b.data, &b.size));
 }
@@ -397,7 +397,7 @@ static int load_parts(struct tachy_resume *r, tachy_stream *stream, const void *
     int err = checkpoint_split(&r->states, data, size, b);
     for (int i = 0; i < t->nb_stages && err == TACHY_OK; i++)
         if (parts >> (CHECKPOINT_STATE + i) & 1)
-            err = t->stage[i]->ops->state_load(stream->state[i], of[i].data, of[i].size);
+            err = tachy_stage_state_load(t->stage[i], stream->state[i], of[i].data, of[i].size);
     if (err == TACHY_OK && parts & 1u << CHECKPOINT_SKIP)
         err = tachy_frame_skip_load(live_stream_skip(r->live), b[CHECKPOINT_SKIP].data,
                                     b[CHECKPOINT_SKIP].size);

@@ -329,22 +329,10 @@ static void drive_run(struct tachy_stage *st, void *worker, void *state, const s
     to->motion = s->motion;
 }
 
-static int drive_state_open(struct tachy_stage *st, void **state)
-{
-    *state = calloc(1, sizeof(struct drive_state));
-    return *state ? TACHY_OK : TACHY_ERR_NOMEM;
-}
-
-static int drive_state_save(const void *state, void **data, size_t *size)
-{
-    return tachy_state_save(state, sizeof(struct drive_state), data, size);
-}
-
 static int drive_state_load(void *state, const void *data, size_t size)
 {
-    int err = tachy_state_load(state, sizeof(struct drive_state), data, size);
     ((struct drive_state *)state)->calibrations = 0; // this process was asked for none yet
-    return err;
+    return TACHY_OK;
 }
 
 const struct tachy_stage_ops tachy_stage_drive = {
@@ -354,12 +342,10 @@ const struct tachy_stage_ops tachy_stage_drive = {
     .step = "animate",
     .priv_size = sizeof(struct drive),
     .item_size = sizeof(struct drive_item),
+    .state_size = sizeof(struct drive_state),
     .open = drive_open,
     .close = drive_close,
     .start = drive_start,
     .run = drive_run,
-    .state_open = drive_state_open,
-    .state_close = free,
-    .state_save = drive_state_save,
     .state_load = drive_state_load,
 };

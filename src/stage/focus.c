@@ -579,23 +579,9 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
         err[0] = focus(f, worker, state, pieces[0].item);
 }
 
-static int state_open(struct tachy_stage *st, void **state)
-{
-    *state = calloc(1, sizeof(struct focus_state));
-    return *state ? TACHY_OK : TACHY_ERR_NOMEM;
-}
-
-static int state_save(const void *state, void **data, size_t *size)
-{
-    return tachy_state_save(state, sizeof(struct focus_state), data, size);
-}
-
 static int state_load(void *state, const void *data, size_t size)
 {
     struct focus_state *s = state;
-    int err = tachy_state_load(s, sizeof(*s), data, size);
-    if (err < 0)
-        return err;
     s->has_before = *(const unsigned char *)&s->has_before == 1;
     s->tile &= 0xffff; // they only count
     s->since &= 0xffff;
@@ -610,15 +596,13 @@ const struct tachy_stage_ops tachy_stage_focus = {
     .flags = TACHY_STAGE_ORDERED | TACHY_STAGE_READS | TACHY_STAGE_MODEL,
     .remedy = "look at the whole frame (--focus off)",
     .priv_size = sizeof(struct focus),
+    .state_size = sizeof(struct focus_state),
     .open = open,
     .close = close,
     .start = start,
     .worker_open = worker_open,
     .worker_close = worker_close,
     .run = run,
-    .state_open = state_open,
-    .state_close = free,
-    .state_save = state_save,
     .state_load = state_load,
 };
 

@@ -223,31 +223,12 @@ static void worker_close(void *worker)
     free(worker);
 }
 
-static int state_open(struct tachy_stage *st, void **state)
-{
-    *state = calloc(1, sizeof(struct lighting_state));
-    return *state ? TACHY_OK : TACHY_ERR_NOMEM;
-}
-
-static int state_save(const void *state, void **data, size_t *size)
-{
-    return tachy_state_save(state, sizeof(struct lighting_state), data, size);
-}
-
-static int state_load(void *state, const void *data, size_t size)
-{
-    return tachy_state_load(state, sizeof(struct lighting_state), data, size);
-}
-
 const struct tachy_stage_ops tachy_stage_lighting = {
     .name = "lighting",
     .flags = TACHY_STAGE_ORDERED | TACHY_STAGE_READS,
+    .state_size = sizeof(struct lighting_state),
     .open = open,
     .worker_open = worker_open,
     .worker_close = worker_close,
     .run = run,
-    .state_open = state_open,
-    .state_close = free,
-    .state_save = state_save,
-    .state_load = state_load,
 };

@@ -331,31 +331,12 @@ static void relate_run(struct tachy_stage *st, void *worker, void *state, const 
     memcpy(item->placed, s->placed, sizeof(item->placed));
 }
 
-static int relate_state_open(struct tachy_stage *st, void **state)
-{
-    *state = calloc(1, sizeof(struct relate_state));
-    return *state ? TACHY_OK : TACHY_ERR_NOMEM;
-}
-
-static int relate_state_save(const void *state, void **data, size_t *size)
-{
-    return tachy_state_save(state, sizeof(struct relate_state), data, size);
-}
-
-static int relate_state_load(void *state, const void *data, size_t size)
-{
-    return tachy_state_load(state, sizeof(struct relate_state), data, size);
-}
-
 const struct tachy_stage_ops tachy_stage_relate = {
     .name = "relate",
     .step = "keypoints",
     .flags = TACHY_STAGE_ORDERED,
+    .state_size = sizeof(struct relate_state),
     .run = relate_run,
-    .state_open = relate_state_open,
-    .state_close = free,
-    .state_save = relate_state_save,
-    .state_load = relate_state_load,
 };
 
 // ---- The picture

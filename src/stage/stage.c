@@ -188,6 +188,40 @@ int tachy_state_load(void *state, size_t bytes, const void *data, size_t size)
     return TACHY_OK;
 }
 
+int tachy_stage_state_open(struct tachy_stage *st, void **state)
+{
+    *state = NULL;
+    if (!st->ops->state_size)
+        return st->ops->state_open ? st->ops->state_open(st, state) : TACHY_OK;
+    *state = calloc(1, st->ops->state_size);
+    return *state ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+void tachy_stage_state_close(const struct tachy_stage *st, void *state)
+{
+    if (st->ops->state_size)
+        free(state);
+    else if (state)
+        st->ops->state_close(state);
+}
+
+bool tachy_stage_state_saves(const struct tachy_stage *st) { return st->ops->state_size || st->ops->state_save; }
+
+int tachy_stage_state_save(const struct tachy_stage *st, const void *state, void **data, size_t *size)
+{
+    const struct tachy_stage_ops *ops = st->ops;
+    return ops->state_size ? tachy_state_save(state, ops->state_size, data, size) : ops->state_save(state, data, size);
+}
+
+int tachy_stage_state_load(const struct tachy_stage *st, void *state, const void *data, size_t size)
+{
+    const struct tachy_stage_ops *ops = st->ops;
+    if (!ops->state_size)
+        return ops->state_load(state, data, size);
+    int err = tachy_state_load(state, ops->state_size, data, size);
+    return err < 0 || !ops->state_load ? err : ops->state_load(state, state, size);
+}
+
 // ---- Workers and items ----
 
 void tachy_task_worker_close(const tachy_task *t, void *worker[TACHY_MAX_STAGES])

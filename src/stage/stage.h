@@ -37,7 +37,14 @@ struct tachy_stage *tachy_task_copies(const tachy_task *t);
 // thread, after the start.
 int tachy_task_gpus(const tachy_task *t, struct tachy_gpu_share share[TACHY_MAX_GPUS]);
 
-// state_save and state_load of a state of so many bytes that holds no pointers.
+// The state of a stream for an ordered stage, as state_open to state_load of struct tachy_stage_ops say. open: *state is NULL
+// after a failure, and for a stage that needs none. close: NULL is nothing to do.
+int tachy_stage_state_open(struct tachy_stage *st, void **state);
+void tachy_stage_state_close(const struct tachy_stage *st, void *state);
+bool tachy_stage_state_saves(const struct tachy_stage *st); // whether the next two can be called
+int tachy_stage_state_save(const struct tachy_stage *st, const void *state, void **data, size_t *size);
+int tachy_stage_state_load(const struct tachy_stage *st, void *state, const void *data, size_t size);
+// state_save and state_load of so many bytes that hold no pointers.
 int tachy_state_save(const void *state, size_t bytes, void **data, size_t *size);
 int tachy_state_load(void *state, size_t bytes, const void *data, size_t size);
 

@@ -128,6 +128,7 @@ struct tachy_stage_ops {
                           // smaller pictures do
     size_t priv_size;     // zeroed bytes at tachy_stage.priv
     size_t item_size;     // zeroed bytes in each item, see tachy_stage_item()
+    size_t state_size;    // zeroed bytes of a stream's state, without pointers; saved as they are
     const struct tachy_option *options; // rows that it reads, for every task with it; ends with {0}; NULL: none
 
     // ---- The task's. One thread at a time.
@@ -163,7 +164,9 @@ struct tachy_stage_ops {
     // ---- The state of a stream, of an ordered stage.
 
     // *state may stay NULL. `save` gives bytes that `load`, in another process of the same build, takes into an opened
-    // state; *data is for free(). Between two calls of run. Ordered without `save`: such a run cannot be resumed.
+    // state; *data is for free(). Between two calls of run. An ordered stage without `save` cannot be resumed. A stage with
+    // state_size needs none of the four; its `load` is called with the loaded state as data, and checks it.
+    // Executors call them by tachy_stage_state_open() and its like (stage.h).
     int (*state_open)(struct tachy_stage *st, void **state);
     void (*state_close)(void *state);
     int (*state_save)(const void *state, void **data, size_t *size);

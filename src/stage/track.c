@@ -223,22 +223,10 @@ int track_frame(struct tachy_stage *st, struct track_runner *r, struct track_own
     return err;
 }
 
-int track_state_open(struct tachy_stage *st, void **state)
-{
-    *state = calloc(1, sizeof(struct tachy_follow));
-    return *state ? TACHY_OK : TACHY_ERR_NOMEM;
-}
-
-int track_state_save(const void *state, void **data, size_t *size)
-{
-    return tachy_state_save(state, sizeof(struct tachy_follow), data, size);
-}
-
 int track_state_load(void *state, const void *data, size_t size)
 {
-    int err = tachy_state_load(state, sizeof(struct tachy_follow), data, size);
     const struct tachy_follow *f = state;
-    return err < 0 || (f->nb >= 0 && f->nb <= TACHY_MAX_FOLLOWED) ? err : TACHY_ERR_FORMAT;
+    return f->nb >= 0 && f->nb <= TACHY_MAX_FOLLOWED ? TACHY_OK : TACHY_ERR_FORMAT;
 }
 
 struct tachy_stage *track_of(struct tachy_stage *st) { return tachy_stage_before(st, "track"); }
@@ -418,15 +406,13 @@ const struct tachy_stage_ops tachy_stage_track = {
     .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_ORDERED | TACHY_STAGE_READS | TACHY_STAGE_MODEL,
     .priv_size = sizeof(struct on_host),
     .item_size = sizeof(struct track_item),
+    .state_size = sizeof(struct tachy_follow),
     .open = open,
     .close = close,
     .start = start,
     .worker_open = worker_open,
     .worker_close = worker_close,
     .run = run,
-    .state_open = track_state_open,
-    .state_close = free,
-    .state_save = track_state_save,
     .state_load = track_state_load,
     .item_close = track_item_close,
 };

@@ -93,7 +93,5 @@ int track_still(struct tachy_stage *st, tachy_frame *picture, struct tachy_regio
 // What track keeps in an item, for the stages after it that change it: they have track's bytes of an item (item_of).
 struct tachy_stage *track_of(struct tachy_stage *st);
 void track_item_close(void *item);
-// See struct tachy_stage_ops.
-int track_state_open(struct tachy_stage *st, void **state);
-int track_state_save(const void *state, void **data, size_t *size);
+// See struct tachy_stage_ops; the state is a struct tachy_follow.
 int track_state_load(void *state, const void *data, size_t size);

@@ -1,6 +1,7 @@
 #include "test.h"
 
 #include "postprocess/calm.h"
+#include "stage/stages.h"
 #include "stage/track.h"
 
 #include <math.h>
@@ -200,13 +201,14 @@ TEST(a_saved_track_goes_on)
     void *data;
     size_t size;
     tachy_follow_detected(&f, &params, found, 2);
-    CHECK_INT(track_state_save(&f, &data, &size), TACHY_OK);
-    CHECK_INT(track_state_load(&other, data, size), TACHY_OK);
+    const struct tachy_stage stage = {.ops = &tachy_stage_track};
+    CHECK_INT(tachy_stage_state_save(&stage, &f, &data, &size), TACHY_OK);
+    CHECK_INT(tachy_stage_state_load(&stage, &other, data, size), TACHY_OK);
     CHECK(!memcmp(&f, &other, sizeof(f)));
-    CHECK_INT(track_state_load(&other, data, size - 1), TACHY_ERR_FORMAT);
+    CHECK_INT(tachy_stage_state_load(&stage, &other, data, size - 1), TACHY_ERR_FORMAT);
     for (int nb = -1; nb <= TACHY_MAX_FOLLOWED + 1; nb += TACHY_MAX_FOLLOWED + 2) {
         ((struct tachy_follow *)data)->nb = nb;
-        CHECK_INT(track_state_load(&other, data, size), TACHY_ERR_FORMAT);
+        CHECK_INT(tachy_stage_state_load(&stage, &other, data, size), TACHY_ERR_FORMAT);
     }
     free(data);
 }

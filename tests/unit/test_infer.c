@@ -83,7 +83,7 @@ static void open_run(struct run *r)
         CHECK_INT(tachy_task_worker_open(r->t, r->worker[w]), TACHY_OK);
     for (int i = 0; i < r->t->nb_stages; i++)
         if (tachy_stage_has_state(r->t->stage[i]))
-            CHECK_INT(r->t->stage[i]->ops->state_open(r->t->stage[i], &r->state[i]), TACHY_OK);
+            CHECK_INT(tachy_stage_state_open(r->t->stage[i], &r->state[i]), TACHY_OK);
     for (int n = 0; n < FRAMES; n++) {
         const struct tachy_frame_params p = {.format = TACHY_PIX_GRAY8, .width = W, .height = H, .pts = n,
                                            .color = {.range = 2}};
@@ -105,8 +105,7 @@ static void close_run(struct run *r)
         free(r->item[n].priv);
     }
     for (int i = 0; i < r->t->nb_stages; i++)
-        if (r->state[i])
-            r->t->stage[i]->ops->state_close(r->state[i]);
+        tachy_stage_state_close(r->t->stage[i], r->state[i]);
     for (int w = 0; w < 2; w++)
         tachy_task_worker_close(r->t, r->worker[w]);
     tachy_task_close(&r->t);

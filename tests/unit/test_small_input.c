@@ -89,8 +89,7 @@ static void run(tachy_task *t, unsigned small, unsigned anew, struct outcome *o)
     CHECK_INT(t->eyes, 2);
     CHECK_INT(tachy_task_worker_open(t, worker), TACHY_OK);
     for (int i = 0; i < t->nb_stages; i++)
-        if (t->stage[i]->ops->state_open)
-            CHECK_INT(t->stage[i]->ops->state_open(t->stage[i], &state[i]), TACHY_OK);
+        CHECK_INT(tachy_stage_state_open(t->stage[i], &state[i]), TACHY_OK);
     for (int n = 0; n < FRAMES; n++) {
         struct tachy_item one = {.in = picture(n), .small = small >> n & 1, .anew = anew >> n & 1, .priv = priv}, *item = &one;
         int err = TACHY_OK;
@@ -105,8 +104,7 @@ static void run(tachy_task *t, unsigned small, unsigned anew, struct outcome *o)
         tachy_frame_unref(&item->out);
     }
     for (int i = 0; i < t->nb_stages; i++)
-        if (state[i])
-            t->stage[i]->ops->state_close(state[i]);
+        tachy_stage_state_close(t->stage[i], state[i]);
     tachy_task_worker_close(t, worker);
     tachy_task_item_close(t, priv);
     free(priv);
