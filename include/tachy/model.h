@@ -112,6 +112,18 @@ struct tachy_card_text {
     float scale;            // that cosines are multiplied with before softmax
 };
 
+// The network that makes masks of what an image encoder has made of a picture and of prompts in it, as SAM 2's. Texts are never
+// NULL. What it takes besides has the names of the encoder's outputs, or is a constant.
+struct tachy_card_prompts {
+    const char *file;   // of its ONNX model; "": the card has none
+    const char *points; // input: N x P x 2, pixels of the encoder's picture
+    const char *labels; // input: N x P: 0 not part of it, 1 part of it, 2 and 3 a box's corners, -1 no point
+    const char *masks;  // output: N x ways x height x width, logits
+    const char *scores; // output: N x ways, how good each is, 0..1
+    int n_constants;
+    struct tachy_card_constant constant[TACHY_MAX_CONSTANTS];
+};
+
 struct tachy_card {
     const char *name;      // "selfie", lower case, unique in the zoo
     const char *title;     // "MediaPipe selfie segmentation, square"
@@ -141,6 +153,7 @@ struct tachy_card {
     int warm_up; // runs of a first picture before the one whose results count, 0..8; only with states
     struct tachy_card_constant constant[TACHY_MAX_CONSTANTS];
     struct tachy_card_text text;
+    struct tachy_card_prompts prompts;
 };
 
 typedef struct tachy_model tachy_model; // a card and the place of its file

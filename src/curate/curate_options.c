@@ -13,8 +13,6 @@ const struct tachy_option tachy_curate_options[] = {
      .help = "of N shards of the inputs, by their bytes, only the K-th, from 1; `tachy curate merge` joins them"},
     {"curate.near", "near", 0, TACHY_OPT_INT, "6", .max = 64, .group = "Curate", .verbs = TACHY_VERB_CURATE,
      .help = "frames are near duplicates if so many of 64 bits of their perceptual hashes differ at most (--keep 'not duplicate')"},
-    {"curate.fast_mode", "fast-mode", 0, TACHY_OPT_BOOL, "no", .group = "Curate", .verbs = TACHY_VERB_CURATE,
-     .help = "a quick look: every third frame, unless --every-nth says another"},
     {0},
 };
 

@@ -95,7 +95,12 @@ static void add_annotation(struct pictures *p, json_int_t image, const char *tas
     json_object_set_new(a, "task", json_string(task));
     if (json_object_get(r, "track"))
         json_object_set(a, "track_id", json_object_get(r, "track"));
-    if (points) {
+    bool masked = json_object_get(r, "segmentation");
+    if (masked) {
+        json_object_set(a, "segmentation", json_object_get(r, "segmentation"));
+        json_object_set(a, "area", json_object_get(json_object_get(r, "values"), "area"));
+    }
+    if (points && !masked) { // of a mask they are what was asked for
         json_object_set_new(a, "keypoints", key_points(r));
         json_object_set_new(a, "num_keypoints", json_integer((json_int_t)points));
     }

@@ -128,6 +128,8 @@ struct tachy_engine_params tachy_engine_setup_params(const struct tachy_engine_s
         .build_effort = e->build_effort,
         .strict = e->strict,
         .precision = e->precision,
+        .device = e->device,
+        .gpu = e->gpu,
         .deterministic = e->deterministic,
     };
 }

@@ -10,6 +10,8 @@ struct tachy_engine_setup {
     char *provider, *library; // NULL: not set
     char **provider_options;  // ends with NULL
     const char *precision; // as tachy_engine_params; static
+    const char *device; // the same, with `gpu`: where engines without a stream run; not read from the settings
+    int gpu;
     int threads, build_effort;
     bool strict, deterministic;
 };

@@ -138,24 +138,25 @@ static void read_constant(struct card_reader *r, const char *name, json_t *v, st
         c->value[i] = card_number(r, name, json_is_array(v) ? json_array_get(v, i) : v);
 }
 
-static void read_constants(struct card_reader *r, json_t *root, struct tachy_card *c)
+// The key `constants` of `o`; `section` is that of its own keys.
+static void read_constants(struct card_reader *r, json_t *o, const char *section, struct tachy_card_constant *to, int *n)
 {
-    json_t *all = json_object_get(root, "constants"), *v;
-    const char *name;
-    r->section = "";
+    json_t *all = json_object_get(o, "constants"), *v;
+    const char *name, *outer = r->section;
     if (all && !json_is_object(all))
         card_bad(r, "constants", "must be an object");
-    r->section = "constants.";
+    r->section = section;
     json_object_foreach(all, name, v)
         card_ask(r, all, name, "what goes in? fixed numbers: those; the last picture's output: `state`; an empty scene: "
                                "`input.plate`");
-    r->section = "";
+    r->section = outer;
     if (json_object_size(all) > TACHY_MAX_CONSTANTS)
         card_bad(r, "constants", "may have at most %d entries", TACHY_MAX_CONSTANTS);
-    r->section = "constants.";
+    r->section = section;
     json_object_foreach(all, name, v)
         if (!r->err)
-            read_constant(r, name, v, &c->constant[c->n_constants++]);
+            read_constant(r, name, v, &to[(*n)++]);
+    r->section = outer;
 }
 
 static void read_wheel(struct card_reader *r, json_t *o, struct card_source *s)
@@ -278,6 +279,30 @@ static void read_text(struct card_reader *r, json_t *root, struct card_doc *d)
     r->section = "";
 }
 
+// The network that makes masks of prompts, as SAM 2's.
+static void read_prompts(struct card_reader *r, json_t *root, struct card_doc *d)
+{
+    static const char *const known[] = {"file", "sha256", "bytes", "sources", "points", "labels", "masks", "scores", "constants"};
+    struct tachy_card_prompts *p = &d->card.prompts;
+    json_t *o = json_object_get(root, "prompts");
+    r->section = "";
+    p->file = p->points = p->labels = p->masks = p->scores = "";
+    if (!o || !card_object(r, root, "prompts"))
+        return;
+    r->section = "prompts.";
+    card_only(r, o, known, TACHY_ARRAY_SIZE(known));
+    p->points = card_text(r, o, "points", "point_coords");
+    p->labels = card_text(r, o, "labels", "point_labels");
+    p->masks = card_text(r, o, "masks", "masks");
+    p->scores = card_text(r, o, "scores", "iou_predictions");
+    read_constants(r, o, "prompts.constants.", p->constant, &p->n_constants);
+    read_file(r, o, "prompts.", &d->file[CARD_PROMPTS]);
+    p->file = d->file[CARD_PROMPTS].name;
+    if (d->card.in.fit != TACHY_FIT_STRETCH)
+        card_bad(r, "", "goes with `input.fit` stretch: masks are stretched back over the picture");
+    r->section = "";
+}
+
 // A name, or extents of the same model.
 static void read_smaller(struct card_reader *r, json_t *root, struct tachy_card *c)
 {
@@ -304,7 +329,7 @@ static void read_card(struct card_reader *r, struct card_doc *d)
     static const char *const known[] = {"version", "name",  "title", "task",  "network",
                                         "license", "file",  "sha256", "bytes", "homepage",
                                         "notes",   "input", "output", "outputs", "state", "warm_up", "constants",
-                                        "smaller", "sources", "text"};
+                                        "smaller", "sources", "text", "prompts"};
     struct tachy_card *c = &d->card;
     json_t *root = d->json;
     card_only(r, root, known, TACHY_ARRAY_SIZE(known));
@@ -314,7 +339,7 @@ static void read_card(struct card_reader *r, struct card_doc *d)
     if (!strcmp(c->name, TACHY_MODEL_AUTO))
         card_bad(r, "name", "is \"auto\", by which --model chooses among others");
     c->title = card_text(r, root, "title", c->name);
-    card_ask(r, root, "task", "what does it find? segment: people; detect: boxes; classify: classes; track: points of a face; pose: points of a body; embed: vectors of faces; categorize: vectors that compare with those of texts");
+    card_ask(r, root, "task", "what does it find? segment: people; detect: boxes; classify: classes; track: points of a face; pose: points of a body; embed: vectors of faces; categorize: vectors as texts have; masks: masks of prompts");
     c->task = card_text(r, root, "task", NULL);
     c->network = card_text(r, root, "network", "");
     c->license = card_text(r, root, "license", "");
@@ -336,9 +361,11 @@ static void read_card(struct card_reader *r, struct card_doc *d)
     if (out)
         read_output(r, out, c);
     read_states(r, root, c);
-    read_constants(r, root, c);
+    r->section = "";
+    read_constants(r, root, "constants.", c->constant, &c->n_constants);
     read_smaller(r, root, c);
     read_text(r, root, d);
+    read_prompts(r, root, d);
 }
 
 // The part of a path before its last slash, "." where there is none.

@@ -175,8 +175,9 @@ int tachy_model_part(const tachy_model *m, enum card_file_kind kind, bool digest
 {
     *path = NULL;
     if (!*m->doc->file[kind].name)
-        return tachy_fail(log, TACHY_ERR_NOT_FOUND, "model %s: its card (%s) has no `text`, so texts cannot be compared with pictures",
-                          m->doc->card.name, m->doc->origin);
+        return tachy_fail(log, TACHY_ERR_NOT_FOUND, "model %s: its card (%s) has no `%s`, so %s", m->doc->card.name, m->doc->origin,
+                          kind == CARD_PROMPTS ? "prompts" : "text",
+                          kind == CARD_PROMPTS ? "nothing makes masks" : "texts cannot be compared with pictures");
     *path = path_of(m, kind);
     if (!*path)
         return TACHY_ERR_NOMEM;

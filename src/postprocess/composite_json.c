@@ -21,7 +21,7 @@ static int add_mask(struct tachy_composite *c, const struct tachy_bits *b)
 {
     struct tachy_text *t = &c->text;
     tachy_text_add(t, "\"segmentation\":{\"size\":[%d,%d],\"counts\":\"", b->h, b->w);
-    int err = tachy_rle(t, b, &c->runs);
+    int err = tachy_rle(t, b, NULL, &c->runs);
     tachy_text_add(t, "\"},\"polygons\":");
     return err < 0 ? err : tachy_polygons(t, b, &c->points);
 }

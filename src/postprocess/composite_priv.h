@@ -128,15 +128,7 @@ void tachy_alpha_out_rows(struct tachy_alpha_out *o, const tachy_frame *f, int y
                           const ptrdiff_t stride[4]);
 void tachy_alpha_out_free(struct tachy_alpha_out *o);
 
-// A picture of alpha for masks as text; pixels >= 128 belong to the mask.
-struct tachy_bits {
-    uint8_t *p;
-    ptrdiff_t stride; // at least w rounded up to 8
-    int w, h;
-};
-// COCO's compressed run lengths, column by column, with JSON's escapes. `runs`: scratch.
-int tachy_rle(struct tachy_text *t, const struct tachy_bits *b, struct tachy_buf *runs);
-// Outer contours as a JSON array of polygons [x0,y0,x1,y1,...]. Changes the low bits of b.
+// Outer contours as a JSON array of polygons [x0,y0,x1,y1,...]. Changes the low bits of b; rows have room for w rounded up to 8.
 int tachy_polygons(struct tachy_text *t, const struct tachy_bits *b, struct tachy_buf *points);
 
 struct tachy_composite {

@@ -49,9 +49,10 @@ static struct tachy_shape paint(const struct drawing *d, uint32_t rgba)
                                 .alpha = (uint8_t)codes[3]};
 }
 
-static uint32_t color_of(const struct tachy_region *r)
+// Masks of things that nobody can name apart have a colour each, by their place in the list.
+static uint32_t color_of(const struct tachy_region *r, int place)
 {
-    uint64_t n = r->track >= 0 ? (uint64_t)r->track : (uint64_t)TACHY_MAX(r->class_id, 0);
+    uint64_t n = r->track >= 0 ? (uint64_t)r->track : r->mask.data ? (uint64_t)place : (uint64_t)TACHY_MAX(r->class_id, 0);
     return palette[n % TACHY_ARRAY_SIZE(palette)];
 }
 
@@ -72,6 +73,25 @@ static void draw_box(struct drawing *d, const struct tachy_region *r, struct tac
     tachy_region_corners(r, x, y);
     for (int i = 0; i < 4; i++)
         add(d, color, x[i], y[i], x[(i + 1) % 4], y[(i + 1) % 4], d->line / 2);
+}
+
+enum { TINT = 120 }; // alpha of a mask
+
+// A mask of the frame's own pixels as the runs of its rows.
+static void draw_mask(struct drawing *d, const struct tachy_mask *m, struct tachy_shape color)
+{
+    if (!m->data || m->width != m->region.w || m->height != m->region.h)
+        return;
+    color.alpha = TINT;
+    for (int y = 0; y < m->height; y++) {
+        const uint8_t *row = m->data + y * m->stride;
+        for (int x = 0, end; x < m->width; x = end) {
+            for (end = x + 1; end < m->width && row[end] >> 7 == row[x] >> 7; end++)
+                ;
+            if (row[x] >> 7)
+                add(d, color, m->region.x + x, m->region.y + y, m->region.x + end, m->region.y + y + 1, -1);
+        }
+    }
 }
 
 static const float SEEN = 0.3f; // score from which a point is drawn
@@ -151,7 +171,8 @@ int tachy_overlay_shapes(struct tachy_shapes *to, const struct tachy_overlay_par
     to->nb = 0;
     for (int i = 0; i < nb; i++) {
         const struct tachy_region *r = &regions[i];
-        struct tachy_shape color = paint(&d, color_of(r));
+        struct tachy_shape color = paint(&d, color_of(r, i));
+        draw_mask(&d, &r->mask, color);
         if (!p->no_boxes)
             draw_box(&d, r, color);
         if (!p->no_points) {

@@ -1,5 +1,7 @@
 #include "postprocess/text.h"
 
+#include "postprocess/buf.h"
+
 #include <inttypes.h>
 #include <math.h>
 
@@ -47,7 +49,19 @@ void tachy_values_json(struct tachy_text *t, const struct tachy_named v[], int n
         tachy_text_char(t, '}');
 }
 
-static void add_region(struct tachy_text *t, const struct tachy_region *r)
+// A mask of the frame's own pixels, as COCO has it: run lengths in the whole frame.
+static void add_mask(struct tachy_text *t, const tachy_frame *head, const struct tachy_mask *m)
+{
+    const struct tachy_bits bits = {(uint8_t *)(uintptr_t)m->data, m->stride, m->width, m->height};
+    const struct tachy_rect within = {m->region.x, m->region.y, head->width, head->height};
+    struct tachy_buf runs = {0};
+    tachy_text_add(t, ",\"segmentation\":{\"size\":[%d,%d],\"counts\":\"", head->height, head->width);
+    t->failed |= tachy_rle(t, &bits, &within, &runs) < 0;
+    tachy_text_add(t, "\"}");
+    tachy_buf_free(&runs);
+}
+
+static void add_region(struct tachy_text *t, const tachy_frame *head, const struct tachy_region *r)
 {
     const float box[4] = {(float)r->x, (float)r->y, (float)r->w, (float)r->h};
     tachy_text_add(t, "{\"score\":");
@@ -70,6 +84,8 @@ static void add_region(struct tachy_text *t, const struct tachy_region *r)
     tachy_values_json(t, r->values, r->nb_values);
     if (r->nb_embedding)
         add_numbers(t, "embedding", r->embedding, r->nb_embedding);
+    if (r->mask.data && r->mask.width == r->mask.region.w && r->mask.height == r->mask.region.h)
+        add_mask(t, head, &r->mask);
     tachy_text_char(t, '}');
 }
 
@@ -86,7 +102,7 @@ void tachy_regions_json(struct tachy_text *t, const tachy_frame *head, const str
     for (int i = 0; i < r->nb_regions; i++) {
         if (i)
             tachy_text_char(t, ',');
-        add_region(t, &r->regions[i]);
+        add_region(t, head, &r->regions[i]);
     }
     tachy_text_add(t, "]}");
 }

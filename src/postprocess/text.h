@@ -19,6 +19,17 @@ void tachy_text_number(struct tachy_text *t, float v);
 void tachy_text_string(struct tachy_text *t, const char *s);
 void tachy_text_free(struct tachy_text *t);
 
+// A picture of alpha for masks as text; pixels >= 128 belong to the mask.
+struct tachy_bits {
+    uint8_t *p;
+    ptrdiff_t stride;
+    int w, h;
+};
+struct tachy_buf;
+// COCO's compressed run lengths, column by column, with JSON's escapes. `within`: where b begins in a picture, and that one's
+// extents, beside b without a mask; NULL: b is the picture. `runs`: scratch.
+int tachy_rle(struct tachy_text *t, const struct tachy_bits *b, const struct tachy_rect *within, struct tachy_buf *runs);
+
 // `,"values":{"name":1.5}`; nothing if n is 0.
 void tachy_values_json(struct tachy_text *t, const struct tachy_named v[], int n);
 // What is known of a frame, as a JSON object in one line without newline (docs/results.md). `head`: of the frame, all but

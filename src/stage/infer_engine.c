@@ -39,7 +39,8 @@ static struct tachy_engine_params ask(const struct tachy_infer *s, const struct 
     p.model_path = tachy_model_path(model);
     p.batch_max = batch > 1 ? batch : 0;
     p.gpu_stream = s->device_stream[device];
-    p.gpu = s->device_id[device];
+    if (p.gpu_stream)
+        p.gpu = s->device_id[device];
     p.log = s->st->task->log;
     const int64_t in[] = {batch, nchw ? 3 : h, nchw ? h : w, nchw ? w : 3};
     const int64_t out[] = {batch, c->out_height ? c->out_height : h, c->out_width ? c->out_width : w, 1};

@@ -33,8 +33,6 @@ struct look {
 struct neural {
     struct tachy_family family;
     struct tachy_engine_setup setup;
-    bool on_gpu;
-    int gpu; // its number
     struct drive *drive;
     struct look look[ANIMATE_PORTRAITS];
     int64_t features; // floats of a portrait
@@ -75,8 +73,6 @@ static int net_open(struct net *n, const struct neural *of, enum tachy_role role
     *n = (struct net){.lent = -1};
     struct tachy_engine_params p = tachy_engine_setup_params(&of->setup);
     p.model_path = of->family.file[role];
-    p.device = of->on_gpu ? "cuda" : NULL;
-    p.gpu = of->gpu;
     p.settle = true;
     p.log = log;
     int err = tachy_engine_open(&n->engine, &p);
@@ -221,11 +217,13 @@ static int keypoints_open(struct tachy_stage *st, const tachy_settings *s)
     struct seer seer[2] = {{.net.lent = -1}, {.net.lent = -1}};
     const char *card = tachy_settings_str(s, "animation.neural_card");
     n->drive = tachy_stage_priv(tachy_stage_before(st, "drive"));
-    n->on_gpu = !strcmp(tachy_settings_str(s, "animation.neural_device"), "cuda");
-    n->gpu = n->on_gpu ? (int)tachy_settings_int(s, "gpu.id") : 0;
     int err = tachy_family_read(&n->family, card, st->task->log);
     if (err == TACHY_OK)
         err = tachy_engine_setup_read(&n->setup, s);
+    if (!strcmp(tachy_settings_str(s, "animation.neural_device"), "cuda")) {
+        n->setup.device = "cuda";
+        n->setup.gpu = (int)tachy_settings_int(s, "gpu.id");
+    }
     n->setup.precision = precision_named(tachy_settings_str(s, "animation.neural_precision"));
     for (int i = 0; i < 2 && err == TACHY_OK; i++)
         err = seer_open(&seer[i], n, i ? TACHY_ROLE_MOTION : TACHY_ROLE_APPEARANCE, st->task->log);
