@@ -111,6 +111,10 @@ TACHY_API int64_t tachy_stream_window(const tachy_stream *s);
 // failure's code) or the pipeline was stopped; TACHY_ERR_STATE after the end.
 TACHY_API int tachy_stream_push(tachy_stream *s, tachy_frame *f);
 
+// Nothing follows for now what was pushed in order: stages that look at the frames to come no longer wait for any, so that pull gets
+// all of it. The next frame begins anew, as after a discontinuity. Does not wait. From the thread that pushes.
+TACHY_API void tachy_stream_flush(tachy_stream *s);
+
 // Hands over the frame at position `seq` (0, 1, 2, ... in the order of pull), in any order; each
 // position once. `f` may be NULL: there is no frame at this position, pull goes past it. Blocks while
 // seq is tachy_stream_window() or more ahead of the next position to pull, or too many frames

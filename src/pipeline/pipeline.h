@@ -135,6 +135,7 @@ struct tachy_stream {
     int64_t next_seq;            // of the thread that pushes in order
     _Atomic int64_t next_push;   // highest position pushed + 1
     _Atomic int64_t end;         // positions in all; INT64_MAX: not known
+    _Atomic int64_t flushed;     // positions after which nobody waits for the next; 0: none
     _Atomic int64_t inputs;      // decoded pictures held by items that are not inferred
     struct pipeline_event space; // push waits here
     struct pipeline_spin push_spin;

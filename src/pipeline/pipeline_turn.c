@@ -13,7 +13,7 @@ static bool ahead_is_there(tachy_stream *s, int64_t seq, int k)
 {
     for (int64_t n = seq + 1; n <= seq + s->span[k].ahead; n++) {
         if (n >= atomic_load(&s->next_push))
-            return atomic_load(&s->end) != INT64_MAX;
+            return atomic_load(&s->end) != INT64_MAX || atomic_load(&s->flushed) == atomic_load(&s->next_push);
         int state = atomic_load(&pipeline_slot(s, n)->state);
         if (state == SLOT_DONE || pipeline_given_up(s, n)) // the stream ends before it
             return true;

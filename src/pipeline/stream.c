@@ -207,8 +207,10 @@ static int push_fit(struct room *r, tachy_frame *f)
         return tachy_fail(s->pipeline->log, TACHY_ERR_INVAL,
                           "pipeline: position %lld of a stream was pushed twice", (long long)seq);
     slot->err = TACHY_OK;
-    if (f)
+    if (f) {
         fill(s, &slot->item, f);
+        slot->item.anew |= seq && seq == atomic_load(&s->flushed);
+    }
     err = r->breaks ? add_break(s, seq) : TACHY_OK;
     if (err == TACHY_OK)
         err = publish(s, seq, !f);
@@ -257,6 +259,14 @@ int tachy_stream_push(tachy_stream *s, tachy_frame *f)
     if (err == TACHY_OK)
         s->next_seq++;
     return err;
+}
+
+void tachy_stream_flush(tachy_stream *s)
+{
+    pthread_mutex_lock(&s->pipeline->lock);
+    atomic_store(&s->flushed, atomic_load(&s->next_push));
+    pipeline_turn_look_all(s);
+    pthread_mutex_unlock(&s->pipeline->lock);
 }
 
 int tachy_stream_push_at(tachy_stream *s, tachy_frame *f, int64_t seq)

@@ -3,6 +3,7 @@
 #include "stage/stage.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -14,9 +15,10 @@ enum { SEVEN = 7, NEVER = -1 };
 
 static struct {
     int frames, ahead[2]; // of the two stages; 0: it is an ordered one like others
-    int anew_at, fail_at; // frames
+    int anew_at, fail_at, flush_at; // frames
+    atomic_int out;       // frames that have come out
     int wrong[2], turns[2]; // of the two stages, which run side by side
-} now;
+} now = {.flush_at = NEVER};
 
 // What a frame's stages have left in it.
 struct own {
@@ -72,19 +74,24 @@ static int open_second(struct tachy_stage *st, const tachy_settings *s)
     return TACHY_OK;
 }
 
-static void *feed(void *pipeline)
+static void *feed(void *stream)
 {
     for (int i = 0; i < now.frames; i++) {
         tachy_frame *f;
         tachy_frame_new(&f, &(struct tachy_frame_params){.format = TACHY_PIX_GRAY8, .width = 16, .height = 2});
         f->id = i;
-        f->discontinuity = i == now.anew_at;
-        int err = tachy_pipeline_push(pipeline, f);
+        f->discontinuity = i == now.anew_at && i != now.flush_at;
+        if (i == now.flush_at) {
+            tachy_stream_flush(stream);
+            while (atomic_load(&now.out) < i) // all of them come out, though no frame follows
+                usleep(100);
+        }
+        int err = tachy_stream_push(stream, f);
         tachy_frame_unref(&f);
         if (err < 0)
             break;
     }
-    tachy_pipeline_push(pipeline, NULL);
+    tachy_stream_push(stream, NULL);
     return NULL;
 }
 
@@ -97,7 +104,9 @@ static int run(int frames, int first, int second, int anew_at, int fail_at, int 
     tachy_task task = {.name = "looks", .eyes = 1};
     const struct tachy_video_info in = {.format = TACHY_PIX_GRAY8, .width = 16, .height = 2, .time_base = {1, 1000}};
     tachy_pipeline *p;
+    tachy_stream *stream;
     pthread_t thread;
+    atomic_store(&now.out, 0);
     now.frames = frames;
     now.ahead[0] = first;
     now.ahead[1] = second;
@@ -108,15 +117,18 @@ static int run(int frames, int first, int second, int anew_at, int fail_at, int 
     CHECK_INT(tachy_stage_add(&task, &fills, NULL), TACHY_OK);
     CHECK_INT(tachy_stage_add(&task, &firsts, NULL), TACHY_OK);
     CHECK_INT(tachy_stage_add(&task, &seconds, NULL), TACHY_OK);
-    CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.task = &task, .input = in, .workers = workers, .max_bytes = max_bytes)),
-              TACHY_OK);
-    pthread_create(&thread, NULL, feed, p);
+    CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.workers = workers, .max_bytes = max_bytes)), TACHY_OK);
+    CHECK_INT(tachy_pipeline_join(p, &stream, tachy_stream_params(.task = &task, .input = in)), TACHY_OK);
+    pthread_create(&thread, NULL, feed, stream);
     const struct tachy_result *r;
     int n = 0, end;
-    while ((end = tachy_pipeline_pull(p, NULL, &r)) == TACHY_OK)
+    while ((end = tachy_stream_pull(stream, NULL, &r)) == TACHY_OK) {
         CHECK_INT(r->frame_id, n++);
+        atomic_store(&now.out, n);
+    }
     CHECK_INT(end, fail_at == NEVER ? TACHY_ERR_EOF : TACHY_ERR_EXTERNAL);
     pthread_join(thread, NULL);
+    tachy_stream_leave(&stream);
     tachy_pipeline_close(&p);
     CHECK_INT(now.wrong[0] + now.wrong[1], 0);
     CHECK_INT(now.turns[1], n);
@@ -142,6 +154,16 @@ TEST(none_is_seen_beyond_a_new_beginning)
         CHECK_INT(run(60, 4, 2, 23, NEVER, workers, 0), 60);
 }
 
+TEST(a_flush_waits_for_none)
+{
+    for (int at = 1; at < 12; at += 5)
+        for (int workers = 1; workers <= 3; workers++) {
+            now.flush_at = at;
+            CHECK_INT(run(30, 4, 2, at, NEVER, workers, 0), 30);
+        }
+    now.flush_at = NEVER;
+}
+
 TEST(a_failure_ends_what_is_seen)
 {
     for (int at = 0; at < 12; at += 3)
@@ -150,4 +172,4 @@ TEST(a_failure_ends_what_is_seen)
 }
 
 TEST_MAIN(TEST_CASE(each_frame_sees_those_after_it), TEST_CASE(none_is_seen_beyond_a_new_beginning),
-          TEST_CASE(a_failure_ends_what_is_seen))
+          TEST_CASE(a_flush_waits_for_none), TEST_CASE(a_failure_ends_what_is_seen))
