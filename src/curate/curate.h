@@ -27,6 +27,7 @@ struct curate_task {
     tachy_settings *set;
     struct curate_expression *when; // NULL: every frame
     int level;
+    bool mends, hears; // of its table
 };
 
 // What is to be done of an input.
@@ -56,6 +57,8 @@ struct curate_record {
     struct curate_record *next;
     struct curate_file *file;
     struct curate_set *set;
+    struct curate_set *own; // of the tasks that hear; NULL: there are none, or no sound
+    tachy_frame *mended; // as a task has mended it; NULL: none has
     tachy_frame *frame; // until the writer is done with it; NULL: the end of the input
     struct tachy_frame head; // all but the pixels
     double time;        // seconds; NaN: not known
@@ -142,13 +145,19 @@ int curate_look(struct curate *c, struct curate_record *r); // sets what the rec
 void curate_look_count(struct curate *c); // into the summary, of all frames with results
 
 // streams.c: a stream of each task for frames of one format, opened when the first such frame comes. The sets that were
-// used last are kept. One thread takes, any gives back.
+// used last are kept. Tasks that hear have a set for each input. One thread takes, any gives back.
 int curate_streams_open(struct curate *c);
 void curate_streams_close(struct curate *c);
 int curate_streams_take(struct curate *c, const struct tachy_video_info *info, struct curate_set **out);
+// *out NULL: no task hears, or the input has no sound that can be read.
+int curate_streams_own(struct curate *c, const struct tachy_video_info *info, const char *path, struct curate_set **out);
 void curate_set_ref(struct curate *c, struct curate_set *set);
 void curate_set_unref(struct curate *c, struct curate_set *set);
+// NULL: the set has none of this task.
 tachy_stream *curate_set_stream(struct curate_set *set, int task);
+// No frame follows for now in the tasks that see every frame, or none at all. The reader's.
+void curate_set_flush(const struct curate *c, struct curate_set *set);
+void curate_set_end(const struct curate *c, struct curate_set *set);
 // A task has failed on a frame: nothing more goes through this set.
 void curate_set_break(struct curate_set *set, int err);
 bool curate_set_broken(const struct curate_set *set);

@@ -72,7 +72,6 @@ int curate_export_check(const tachy_settings *s, bool *pictures, const struct ta
 {
     unsigned bits;
     int err = asked(s, &bits, log);
-    *pictures = false;
     for (int i = 0; i < FORMATS; i++)
         *pictures |= bits >> i & 1 && formats[i]->pictures;
     return err;

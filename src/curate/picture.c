@@ -8,7 +8,7 @@
 #include <tachy/sink.h>
 #include <unistd.h>
 
-// The pictures of kept frames, in images/: a still input as it is, a frame of a video as JPEG.
+// The pictures of kept frames, in images/: a still input as it is, or as PNG if a task has mended it; a frame of a video as JPEG.
 
 // Copies the bytes of a file.
 static int copy_bytes(const char *from, const char *to, const struct tachy_log *log)
@@ -37,7 +37,7 @@ static int encode(struct curate *c, const struct curate_record *r, const char *p
                                           .stereo = TACHY_STEREO_MONO};
     tachy_frame *host = NULL;
     tachy_sink *sink = NULL;
-    int err = tachy_frame_download(&host, r->frame, c->log);
+    int err = tachy_frame_download(&host, r->mended ? r->mended : r->frame, c->log);
     if (err == TACHY_OK)
         err = tachy_sink_open(&sink, tachy_sink_params(.url = path, .overwrite = true, .log = &warnings));
     if (err == TACHY_OK)
@@ -54,7 +54,7 @@ static int encode(struct curate *c, const struct curate_record *r, const char *p
 int curate_picture(struct curate *c, struct curate_record *r)
 {
     const char *dot = strrchr(r->file->path, '.');
-    const char *tail = r->still && dot && strlen(dot) < 8 ? dot : ".jpg";
+    const char *tail = !r->still ? ".jpg" : r->mended ? ".png" : dot && strlen(dot) < 8 ? dot : ".jpg";
     char *path = NULL;
     if (!c->pictures)
         return TACHY_OK;
@@ -62,7 +62,7 @@ int curate_picture(struct curate *c, struct curate_record *r)
     path = tachy_asprintf("%s/%s", curate_ledger_dir(c), r->picture);
     int err = path ? TACHY_OK : TACHY_ERR_NOMEM;
     if (err == TACHY_OK)
-        err = r->still ? curate_place_file(r->file->path, path, c->log) : encode(c, r, path);
+        err = r->still && !r->mended ? curate_place_file(r->file->path, path, c->log) : encode(c, r, path);
     free(path);
     return err;
 }

@@ -57,6 +57,7 @@ void curate_record_free(struct curate *c, struct curate_record *r)
         return;
     for (int i = 0; i < c->nb_tasks; i++)
         tachy_text_free(&r->text[i]);
+    tachy_frame_unref(&r->mended);
     if (r->frame) {
         tachy_frame_unref(&r->frame);
         pthread_mutex_lock(&c->room_lock);
@@ -65,6 +66,7 @@ void curate_record_free(struct curate *c, struct curate_record *r)
         pthread_mutex_unlock(&c->room_lock);
     }
     curate_set_unref(c, r->set);
+    curate_set_unref(c, r->own);
     free(r->value);
     free(r);
 }
@@ -85,9 +87,17 @@ static void wait_room(struct curate *c, const tachy_frame *f)
 
 // ---- The reader
 
+static tachy_stream *stream_of(const struct curate *c, const struct curate_record *r, int task)
+{
+    return curate_set_stream(c->task[task].hears ? r->own : r->set, task);
+}
+
 static int push(struct curate *c, struct curate_record *r, int task)
 {
-    int err = tachy_stream_push(curate_set_stream(r->set, task), r->frame);
+    tachy_stream *s = stream_of(c, r, task);
+    if (!s)
+        return TACHY_OK;
+    int err = tachy_stream_push(s, r->frame);
     r->pushed[task] = err == TACHY_OK;
     if (err < 0 && !r->err) {
         r->err = err;
@@ -101,9 +111,19 @@ struct input {
     struct curate_file *file;
     tachy_source *source;
     const struct tachy_video_info *info;
-    struct curate_set *set;
+    struct curate_set *set, *own;
     bool anew; // the next frame is the first of the file, or of another format
 };
+
+// No frame of the input follows in its streams.
+static void leave_streams(struct curate *c, struct input *in)
+{
+    curate_set_flush(c, in->set);
+    curate_set_end(c, in->own);
+    curate_set_unref(c, in->set);
+    curate_set_unref(c, in->own);
+    in->set = in->own = NULL;
+}
 
 // A stream may change its format on the way.
 static int follow_format(struct curate *c, struct input *in, const tachy_frame *f)
@@ -117,10 +137,10 @@ static int follow_format(struct curate *c, struct input *in, const tachy_frame *
     now.color = f->color;
     now.mem = f->mem;
     now.device = f->device;
-    curate_set_unref(c, in->set);
-    in->set = NULL;
+    leave_streams(c, in);
     in->anew = true;
-    return curate_streams_take(c, &now, &in->set);
+    int err = curate_streams_take(c, &now, &in->set);
+    return err == TACHY_OK ? curate_streams_own(c, &now, in->file->path, &in->own) : err;
 }
 
 static int push_frame(struct curate *c, struct input *in, tachy_frame *f)
@@ -141,7 +161,9 @@ static int push_frame(struct curate *c, struct input *in, tachy_frame *f)
                    ? TACHY_MIN((double)f->id / (double)in->info->frames, 1.0) : 0;
     r->still = in->info->still;
     r->set = in->set;
+    r->own = in->own;
     curate_set_ref(c, in->set);
+    curate_set_ref(c, in->own);
     int err = curate_look(c, r);
     if (err < 0) {
         curate_record_free(c, r);
@@ -204,7 +226,7 @@ static int read_file(struct curate *c, struct input *in)
             curate_look_failed(c, in->file);
     }
     tachy_source_close(&in->source);
-    curate_set_unref(c, in->set);
+    leave_streams(c, in);
     return err;
 }
 
@@ -272,6 +294,20 @@ void *curate_read(void *curate)
 
 // ---- The levels
 
+// A task that hears says something of a stretch of time now and then: lines of JSON.
+static void keep_lines(struct curate_record *r, int task, const struct tachy_result *result)
+{
+    struct tachy_text *t = &r->text[task];
+    tachy_text_add(t, "{\"windows\":[");
+    for (const char *p = result->json; p && *p; p++)
+        tachy_text_char(t, *p == '\n' ? ',' : *p);
+    tachy_text_char(t, ']');
+    tachy_values_json(t, result->values, result->nb_values);
+    tachy_text_char(t, '}');
+    if (t->failed)
+        r->err = TACHY_ERR_NOMEM;
+}
+
 static void keep_text(struct curate *c, struct curate_record *r, int task, const struct tachy_result *result)
 {
     struct tachy_text head = {0}, own = {0}, *t = &r->text[task];
@@ -293,7 +329,6 @@ static void keep_text(struct curate *c, struct curate_record *r, int task, const
         r->err = TACHY_ERR_NOMEM;
     tachy_text_free(&head);
     tachy_text_free(&own);
-    curate_values_of_result(c, r, task, result);
 }
 
 // The streams of a set that is broken are emptied all the same, so that nobody waits for room in them.
@@ -301,9 +336,13 @@ static void pull(struct curate *c, struct curate_record *r, int task)
 {
     const struct tachy_result *result;
     bool broken = curate_set_broken(r->set);
-    int err = tachy_stream_pull(curate_set_stream(r->set, task), NULL, &result);
+    int err = tachy_stream_pull(stream_of(c, r, task), c->task[task].mends ? &r->mended : NULL, &result);
     if (err == TACHY_OK && !r->err) {
-        keep_text(c, r, task, result);
+        if (c->task[task].hears)
+            keep_lines(r, task, result);
+        else
+            keep_text(c, r, task, result);
+        curate_values_of_result(c, r, task, result);
     } else if (err < 0 && !r->err) {
         r->err = err;
         r->retry = broken;

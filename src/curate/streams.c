@@ -62,20 +62,25 @@ static int check_ahead(const struct curate *c, const struct curate_task *t, cons
     return TACHY_OK;
 }
 
-static int open_set(struct curate *c, const struct tachy_video_info *info, struct curate_set **out)
+// `path`: of the input for those that hear; NULL: for the others.
+static int open_set(struct curate *c, const struct tachy_video_info *info, const char *path, struct curate_set **out)
 {
     struct curate_set *set = *out = calloc(1, sizeof(*set));
     int err = set ? TACHY_OK : TACHY_ERR_NOMEM;
     if (set) {
         set->info = *info;
         set->info.codec = NULL;
-        set->refs = 1; // that of `recent`
+        set->refs = 1; // that of `recent`, or the reader's
     }
     for (int i = 0; i < c->nb_tasks && err == TACHY_OK; i++) {
         const struct curate_task *t = &c->task[i];
+        if (t->hears != (path != NULL))
+            continue;
         err = tachy_task_make(&set->task[i], t->name, t->set, c->log);
         if (err == TACHY_OK)
             err = check_ahead(c, t, set->task[i]);
+        if (err == TACHY_OK)
+            set->task[i]->input = path;
         if (err == TACHY_OK)
             err = tachy_pipeline_join(c->pipeline, &set->stream[i],
                                       tachy_stream_params(.task = set->task[i], .input = set->info, .name = t->name));
@@ -113,7 +118,7 @@ int curate_streams_take(struct curate *c, const struct tachy_video_info *info, s
         }
     }
     if (!set)
-        err = open_set(c, info, &set);
+        err = open_set(c, info, NULL, &set);
     if (err == TACHY_OK) {
         set->next = c->streams->recent;
         c->streams->recent = set;
@@ -123,8 +128,27 @@ int curate_streams_take(struct curate *c, const struct tachy_video_info *info, s
     return err;
 }
 
+static bool has_sound(const char *path)
+{
+    tachy_source *source;
+    bool is = tachy_source_open(&source, tachy_source_params(.url = path, .sound = true)) == TACHY_OK;
+    tachy_source_close(&source);
+    return is;
+}
+
+int curate_streams_own(struct curate *c, const struct tachy_video_info *info, const char *path, struct curate_set **out)
+{
+    bool hears = false;
+    for (int i = 0; i < c->nb_tasks; i++)
+        hears |= c->task[i].hears;
+    *out = NULL;
+    return hears && has_sound(path) ? open_set(c, info, path, out) : TACHY_OK;
+}
+
 void curate_set_ref(struct curate *c, struct curate_set *set)
 {
+    if (!set)
+        return;
     pthread_mutex_lock(&c->streams->lock);
     set->refs++;
     pthread_mutex_unlock(&c->streams->lock);
@@ -141,7 +165,21 @@ void curate_set_unref(struct curate *c, struct curate_set *set)
         close_set(set);
 }
 
-tachy_stream *curate_set_stream(struct curate_set *set, int task) { return set->stream[task]; }
+tachy_stream *curate_set_stream(struct curate_set *set, int task) { return set ? set->stream[task] : NULL; }
+
+void curate_set_flush(const struct curate *c, struct curate_set *set)
+{
+    for (int i = 0; i < c->nb_tasks && set; i++)
+        if (c->task[i].level == 0 && set->stream[i])
+            tachy_stream_flush(set->stream[i]);
+}
+
+void curate_set_end(const struct curate *c, struct curate_set *set)
+{
+    for (int i = 0; i < c->nb_tasks && set; i++)
+        if (set->stream[i])
+            tachy_stream_push(set->stream[i], NULL);
+}
 
 void curate_set_break(struct curate_set *set, int err) { atomic_store(&set->err, err); }
 

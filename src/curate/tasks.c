@@ -67,12 +67,12 @@ static int add_task(struct curate *c, const char *name, size_t size)
             return tachy_fail(c->log, TACHY_ERR_INVAL, "curate.tasks: %s is there twice", word);
     if (!strcmp(word, "animate"))
         return tachy_fail(c->log, TACHY_ERR_UNSUPPORTED, "curate.tasks: animate makes pictures, not results; leave it out");
-    if (!strcmp(word, "avsync"))
-        return tachy_fail(c->log, TACHY_ERR_UNSUPPORTED, "curate.tasks: avsync reads the sound of whole files; run tachy avsync over the "
-                          "same inputs");
     struct curate_task *t = &c->task[c->nb_tasks++];
     t->index = index;
     t->name = tachy_tasks[index]->info.name;
+    t->mends = tachy_tasks[index]->mends;
+    t->hears = tachy_tasks[index]->hears;
+    c->pictures |= t->mends;
     return settle(c, t);
 }
 

@@ -292,9 +292,15 @@ static void add_csv(struct tachy_text *t, const struct match *m, bool speaks)
         tachy_text_add(t, ",,,,0\n");
 }
 
-static void add_text(const struct avsync *a, struct texts *t, const struct state *s, const struct match *m)
+// The frame has the values of the last match that ends with it.
+static void add_match(const struct avsync *a, struct tachy_item *item, struct texts *t, const struct state *s, const struct match *m)
 {
     bool speaks = m->face && m->peak.confidence >= a->least;
+    if (m->face) {
+        tachy_item_set_value(item, "offset_ms", m->peak.offset_ms);
+        tachy_item_set_value(item, "confidence", m->peak.confidence);
+    }
+    tachy_item_set_value(item, "speaks", speaks);
     if (a->json)
         add_json(&t->json, m, speaks, s->windows);
     if (a->csv)
@@ -344,7 +350,7 @@ static int keep_verdict(struct tachy_stage *st, const struct match *m)
     return err;
 }
 
-static int end_stream(struct tachy_stage *st, struct state *s, struct texts *t, double end)
+static int end_stream(struct tachy_stage *st, struct state *s, struct tachy_item *item, struct texts *t, double end)
 {
     const struct avsync *a = tachy_stage_priv(st);
     int n = (int)(end * TACHY_SYNC_RATE) - s->first, err = TACHY_OK;
@@ -352,12 +358,12 @@ static int end_stream(struct tachy_stage *st, struct state *s, struct texts *t, 
     if (!s->windows && n >= LEAST) {
         err = match_window(a, s, TACHY_MIN(n, WINDOW), &m);
         if (err == TACHY_OK)
-            add_text(a, t, s, &m);
+            add_match(a, item, t, s, &m);
     }
     if (err < 0)
         return err;
     match_all(s, end, &m);
-    add_text(a, t, s, &m);
+    add_match(a, item, t, s, &m);
     tell(st, &m);
     return keep_verdict(st, &m);
 }
@@ -389,11 +395,11 @@ static int take(struct tachy_stage *st, struct state *s, struct tachy_item *item
     while (err == TACHY_OK && time * TACHY_SYNC_RATE >= s->first + WINDOW && time < 1e7) {
         err = match_window(a, s, WINDOW, &m);
         if (err == TACHY_OK)
-            add_text(a, t, s, &m);
+            add_match(a, item, t, s, &m);
         s->first += HOP;
         forget(s);
     }
-    return err == TACHY_OK && last ? end_stream(st, s, t, time + shown / 2) : err;
+    return err == TACHY_OK && last ? end_stream(st, s, item, t, time + shown / 2) : err;
 }
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])

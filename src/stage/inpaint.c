@@ -176,6 +176,16 @@ static void look_at_filled(struct tachy_stage *st, const struct inpaint_state *s
     carry_before(s->points, n, p->width, p->height);
 }
 
+// How much of the frame is hole, and how much of the hole no frame shows.
+static int tell(const struct inpaint *p, const struct inpaint_state *s, struct tachy_item *item, int n)
+{
+    int unseen = 0;
+    for (int i = 0; i < n; i++)
+        unseen += s->points[i].from < 0;
+    int err = tachy_item_set_value(item, "hole", n / ((double)p->width * p->height));
+    return err == TACHY_OK ? tachy_item_set_value(item, "invented", n ? unseen / (double)n : 0) : err;
+}
+
 static int inpaint(struct tachy_stage *st, struct inpaint_state *s, const struct tachy_piece pieces[], int nb)
 {
     struct inpaint *p = tachy_stage_priv(st);
@@ -197,6 +207,8 @@ static int inpaint(struct tachy_stage *st, struct inpaint_state *s, const struct
         carry_write(item->out, s->points, s->index, from, s->out);
         err = carry_fill(item->out, s->points, n, s->index);
     }
+    if (err == TACHY_OK)
+        err = tell(p, s, item, n);
     if (err == TACHY_OK)
         remember(p, s, st, item);
     return err;

@@ -37,4 +37,5 @@ const struct tachy_task_ops tachy_task_avsync = {
     .shared = tachy_track_options,
     .stages = stages,
     .text = true,
+    .hears = true,
 };

@@ -41,5 +41,6 @@ const struct tachy_task_ops tachy_task_inpaint = {
         },
     .stages = stages,
     .choose = choose,
+    .mends = true,
     .host = true,
 };

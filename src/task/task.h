@@ -17,6 +17,8 @@ struct tachy_task_ops {
     // The stages for these settings, which are some of `stages`; NULL: all of them.
     const struct tachy_task_stage *(*choose)(const tachy_settings *s);
     bool text;                             // it writes text only: JSON lines, unless the output's name or format says CSV
+    bool mends;                            // its pictures are the frames themselves, mended: curate keeps them as such
+    bool hears;                            // reads the sound of tachy_task.input as well, so that it serves one input
     bool host;                             // its stages have no form for devices: --device cuda is refused
     // Whether the settings contradict each other, before anything is opened: TACHY_ERR_INVAL, after a message. NULL:
     // nothing to check.

@@ -67,6 +67,40 @@ class Curate(common.Case):
                 self.assertEqual([x[task]["regions"] for x in own], [x["regions"] for x in alone], (name, task))
         self.assertTrue(any(x["detect"]["regions"] for x in got))
 
+    def test_tasks_that_look_ahead(self):
+        """Of every input all frames come, though none follows in its stream; pictures are mended, sound belongs to its own pictures."""
+        names = ("a.mkv", "b.mkv", "c.mp4", "d.png")
+        for name, at in zip(names, (0, 8)):
+            ffmpeg("-ss", at, "-i", common.shared("media/liveportrait_d6.mp4"), "-t", "1.6", "-vf", "scale=320:-2", "-c:a", "pcm_s16le", self.inputs / name)
+        clip(self.inputs / "c.mp4", 12)
+        ffmpeg("-i", self.inputs / "c.mp4", "-frames:v", "1", self.inputs / "d.png")
+        hole = ("--hole", "100,60,50,70")
+        self.curate(self.inputs, "--inpaint.hole", hole[1], "--keep", "avsync.speaks >= 0 or frame == 0", tasks="avsync,inpaint,motion", timeout=600)
+        got = self.results()
+        for name in names:
+            own = [x for x in got if x["file"].endswith(name)]
+            counted = int(ffprobe(self.inputs / name, "-count_frames")["streams"][0]["nb_read_frames"])
+            self.assertEqual([x["frame"] for x in own], list(range(counted)))
+            run("motion", "-q", "-y", self.inputs / name, "-o", self.tmp / "alone.jsonl")
+            self.assertEqual([x["motion"].get("values") for x in own], [x.get("values") for x in lines(self.tmp / "alone.jsonl")], name)
+            for x in own:
+                self.assertAlmostEqual(x["inpaint"]["values"]["hole"], 50 * 70 / (x["width"] * x["height"]), 6)
+                self.assertTrue(0 < x["inpaint"]["values"]["invented"] <= 1)
+            run("inpaint", "-q", "-y", *hole, self.inputs / name, "-o", self.tmp / "mended.mkv", "-c:v", "ffv1")
+            mended = cv2.VideoCapture(str(self.tmp / "mended.mkv")).read()[1].astype(float)
+            self.assertEqual([x["keep"] for x in own if x["frame"] == 0], [True])
+            picture = cv2.imread(str(self.tmp / "out" / own[0]["picture"])).astype(float)
+            plain = cv2.VideoCapture(str(self.inputs / name)).read()[1].astype(float)
+            self.assertLess(np.abs(picture - mended).mean(), 2.5)
+            inside = np.s_[60:130, 100:150]
+            self.assertLess(np.abs(picture - mended)[inside].mean(), np.abs(plain - mended)[inside].mean() / 2)
+            if name.endswith(".mkv"):
+                run("avsync", "-q", "-y", self.inputs / name, "-o", self.tmp / "alone.jsonl")
+                self.assertEqual([w for x in own for w in x["avsync"]["windows"]], lines(self.tmp / "alone.jsonl"))
+                self.assertEqual([x["frame"] for x in own if "values" in x["avsync"]], [counted - 1])
+            else:
+                self.assertEqual([x["avsync"] for x in own], [None] * counted)
+
     def test_tar_files_and_earlier_results_as_inputs(self):
         clip(self.inputs / "a.mp4", 3)
         ffmpeg("-i", self.inputs / "a.mp4", "-frames:v", "2", self.inputs / "%d.png")
