@@ -1,5 +1,7 @@
 """tachy animate: the portrait moves as its driver, outside of the mesh it stays, and what it refuses."""
 import json
+import os
+import re
 import subprocess
 import wave
 
@@ -11,6 +13,12 @@ from common import DEPS, ffprobe, models, run, shared
 from terminal import Terminal
 
 FACE = DEPS / "media" / "astronaut.png"
+TOOL = os.environ.get("FACE_TOOL", str(common.ROOT / "build/tests/unit/face_tool"))
+OVAL = [10, 338, 297, 332, 284, 251, 389, 356, 454, 323, 361, 288, 397, 365, 379, 378, 400, 377, 152, 148, 176, 149, 150, 136, 172,
+        58, 132, 93, 234, 127, 162, 21, 54, 103, 67, 109]
+# Around mouth and eyes, in whose openings lie other triangles.
+INSIDE = {78, 191, 80, 81, 82, 13, 312, 311, 310, 415, 308, 324, 318, 402, 317, 14, 87, 178, 88, 95, 33, 246, 161, 160, 159, 158, 157,
+          173, 133, 155, 154, 153, 145, 144, 163, 7, 362, 398, 384, 385, 386, 387, 388, 466, 263, 249, 390, 373, 374, 380, 381, 382}
 
 
 def head():
@@ -73,6 +81,63 @@ class Animate(common.Case):
         self.assertEqual(len(frames), 3)
         self.assertTrue((frames[0][:, :80] == frames[2][:, :80]).all())
         self.assertTrue((frames[0][300:400, 400:500] != frames[2][300:400, 400:500]).any())
+
+    def turned(self, points, width, height, degrees):
+        """The mesh at that turn, painted with a portrait whose luma says how far to the right each pixel was: 0 is a hole."""
+        (self.tmp / "points.txt").write_text(f"{width} {height}\n" + "\n".join(" ".join(map(str, p)) for p in points) + "\n")
+        luma = np.tile(np.linspace(4, 250, width).round().astype(np.uint8), (height, 1))
+        p = subprocess.run([TOOL, self.tmp / "points.txt", str(degrees)], input=luma.tobytes() + bytes([128]) * (width * height // 2),
+                           capture_output=True, check=True)
+        return np.frombuffer(p.stdout, np.uint8)[:width * height].reshape(height, width)
+
+    def nearest(self, points, width, height, degrees):
+        """Where the surface in front has its texture, by a depth buffer; nan at mouth, eyes and the outline, which have rules of their own."""
+        listed = re.findall(r"\{\{(\d+), (\d+), (\d+)\}\}", (common.ROOT / "src/animate/face_triangles.inc").read_text())
+        self.assertGreater(len(listed), 800)
+        c, s = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+        middle = points[1] + [0, 0, 0.8 * np.linalg.norm(points[33, :2] - points[263, :2])]
+        x, y, z = (points - middle).T
+        at = np.stack([c * x + s * z, y, c * z - s * x], 1) + middle
+        depth, u = np.full((height, width), np.inf), np.full((height, width), np.nan)
+        for t in (list(map(int, t)) for t in listed):
+            a, b, d = at[t]
+            area = (b[0] - a[0]) * (d[1] - a[1]) - (b[1] - a[1]) * (d[0] - a[0])
+            if area <= 0:
+                continue
+            x0, y0, x1, y1 = *np.floor(at[t].min(0)[:2]).astype(int), *np.ceil(at[t].max(0)[:2]).astype(int)
+            px, py = np.meshgrid(np.arange(x0, x1), np.arange(y0, y1))
+            v = ((px + 0.5 - a[0]) * (d[1] - a[1]) - (py + 0.5 - a[1]) * (d[0] - a[0])) / area
+            w = ((b[0] - a[0]) * (py + 0.5 - a[1]) - (b[1] - a[1]) * (px + 0.5 - a[0])) / area
+            z = a[2] + v * (b[2] - a[2]) + w * (d[2] - a[2])
+            front = (v >= 0) & (w >= 0) & (v + w <= 1) & (z < depth[y0:y1, x0:x1])
+            of = points[t, 0]
+            depth[y0:y1, x0:x1][front] = z[front]
+            own = set(t) & set(OVAL) or all(k in INSIDE for k in t)
+            u[y0:y1, x0:x1][front] = np.nan if own else (of[0] + v * (of[1] - of[0]) + w * (of[2] - of[0]))[front]
+        return u
+
+    def test_no_hole_opens(self):
+        """Up to 25 degrees of yaw the mesh covers all it covers at rest, with what is in front."""
+        pictures = [self.portrait(), shared("media/portrait_pd_s0.jpg"), shared("media/portrait_pd_s9.jpg"), shared("media/portrait_pd_s10.jpg")]
+        for picture in pictures:
+            height, width = (n // 2 * 2 for n in cv2.imread(str(picture)).shape[:2])
+            run("track", picture, "-o", self.tmp / "p.jsonl", "-y")
+            points = np.array(json.loads((self.tmp / "p.jsonl").read_text())["regions"][0]["points"])[:, :3]
+            points = np.vstack([points[:478], np.zeros((478 - min(len(points), 478), 3))])
+            oval = points[OVAL, :2]
+            border = oval.mean(0) + 2.4 * (oval - oval.mean(0))
+            inside = cv2.fillPoly(np.zeros((height, width), np.uint8), [border.round().astype(np.int32)], 1)
+            least, most = cv2.erode(inside, np.ones((5, 5))) > 0, cv2.dilate(inside, np.ones((5, 5))) > 0
+            for degrees in range(-25, 26, 5):
+                with self.subTest(picture=picture.name, degrees=degrees):
+                    made = self.turned(points, width, height, degrees)
+                    self.assertEqual((made[least] == 0).sum(), 0)
+                    self.assertEqual((made[~most] != 0).sum(), 0)
+                    u = self.nearest(points, width, height, degrees)
+                    known = ~np.isnan(u)
+                    wrong = abs((made[known] - 4.0) / 246 * (width - 1) + 0.5 - u[known]) > 0.005 * width
+                    self.assertGreater(known.sum(), 0.08 * least.sum())
+                    self.assertLess(wrong.mean(), 0.01, (wrong.sum(), known.sum()))
 
     def portraits(self):
         """A folder of two; the second is narrower and shows the face the other way round."""
