@@ -104,7 +104,7 @@ static bool is_the_same(const struct tachy_video_info *a, const struct tachy_vid
 static int lose(tachy_source *s, int err)
 {
     struct again *a = again_of(s);
-    tachy_msg(s->params.log, TACHY_LOG_WARN, "%s: was lost (%s); its last picture stays, and it is opened again for %.0f s", s->url,
+    tachy_msg(s->params.log, TACHY_LOG_WARN, "%s: was lost (%s); its last picture stays, and it is opened again for %g s", s->url,
               err == TACHY_ERR_EOF ? "it ended" : tachy_err_text(err), s->params.reconnect);
     tachy_source_close(&a->inner);
     if (s->side)
@@ -176,7 +176,7 @@ static int wait_for_it(tachy_source *s, tachy_frame **out)
         if (is_stopped(a))
             return TACHY_ERR_INTERRUPTED;
         if ((double)(now - a->lost_ns) / 1e9 > s->params.reconnect)
-            return tachy_fail(s->params.log, TACHY_ERR_AGAIN, "%s: did not come back within %.0f s (--reconnect)", s->url,
+            return tachy_fail(s->params.log, TACHY_ERR_AGAIN, "%s: did not come back within %g s (--reconnect)", s->url,
                               s->params.reconnect);
         if (now - a->still_ns >= a->step && a->last)
             return give_still(s, out);
