@@ -105,6 +105,9 @@ struct tachy_summary {
     int nb_models;           // of the network that the task is named for, in one or two sizes; 0: none ran, or it is not counted
     struct tachy_model_share models[TACHY_MAX_MODELS]; // most runs first
     int decoders;            // of the source, side by side
+    double target_fps;       // tachy_live_params.target_fps; 0: none
+    double skip_distance;    // up to which frames count as alike from the start; below 0: none do
+    int64_t returns, returned_bytes; // how often memory kept for the next frames was given back, and how much in all
 };
 
 struct tachy_progress {

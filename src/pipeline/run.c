@@ -71,6 +71,10 @@ static void read_figures(const struct run *r, double paused_s, struct tachy_summ
     s->fps = s->seconds > 0 ? (double)s->frames / s->seconds : 0;
     s->cores = tachy_cpu_count();
     live_stream_read(r->live, &s->live);
+    s->target_fps = r->p->live.mode == TACHY_RUN_LIVE ? r->p->live.target_fps : 0;
+    s->skip_distance = r->p->live.frame_skip ? r->p->live.frame_skip_threshold : -1;
+    s->returns = atomic_load(&r->returns);
+    s->returned_bytes = atomic_load(&r->returned_bytes);
     read_gpus(r, s);
     read_models(r, s);
     double cpu = (double)(tachy_process_cpu_ns() - r->cpu_start_ns) * 1e-9;
@@ -174,6 +178,12 @@ static bool ends_here(struct run *r, int64_t at, int64_t *next)
     return gap && run_readers_stopped(&r->readers);
 }
 
+static void give_back(struct run *r)
+{
+    atomic_fetch_add(&r->returned_bytes, (int64_t)tachy_pipeline_trim(r->pipeline));
+    atomic_fetch_add(&r->returns, 1);
+}
+
 // Pulls and writes until the end, a failure or a stop.
 static int drain(struct run *r)
 {
@@ -222,7 +232,7 @@ static int drain(struct run *r)
                 atomic_store(&r->first_ns, tachy_now_ns() - r->start_ns);
             int64_t written = atomic_fetch_add(&r->written, 1) + 1;
             if (r->p->trim_every && written % r->p->trim_every == 0)
-                tachy_pipeline_trim(r->pipeline);
+                give_back(r);
         } else if (err != TACHY_ERR_AGAIN) {
             break;
         }

@@ -21,6 +21,7 @@ struct run {
     _Atomic int64_t written;        // by the calling thread
     _Atomic uint64_t starved_ticks; // the calling thread waited for results
     _Atomic int64_t damaged;        // known at the end
+    _Atomic int64_t returns, returned_bytes; // memory given back, by the calling thread
     _Atomic uint64_t first_ns;      // from the start to the first frame written
     uint64_t start_ns, cpu_start_ns;
     struct control_run controlled;

@@ -153,7 +153,7 @@ int tachy_summary_json_sized(size_t s_size, char **json, const struct tachy_summ
         json_array_append_new(steps, step_json(&s->steps[i]));
     json_object_set_new(o, "steps", steps);
     json_object_set_new(o, "latency_ms", latency_json(&s->latency));
-    tachy_summary_live_json(o, &s->live);
+    tachy_summary_live_json(o, s);
     json_object_set_new(o, "gpus", gpus_json(s));
     json_object_set_new(o, "outputs", outputs_json(s));
     *json = json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
@@ -272,7 +272,7 @@ int tachy_summary_text_sized(size_t s_size, char **text, const struct tachy_summ
     TACHY_CLEAR(text);
     if (!text || !s)
         return TACHY_ERR_INVAL;
-    char *verdict = NULL, *live = tachy_summary_live_text(&s->live, &s->latency);
+    char *verdict = NULL, *live = tachy_summary_live_text(s);
     locale_t before = tachy_numeric_enter();
     FILE *f = live && tachy_verdict_text(&verdict, &s->verdict, false) == TACHY_OK ? open_memstream(text, &size) : NULL;
     if (f) {

@@ -36,11 +36,16 @@ static json_t *steps_json(const struct tachy_live_stats *s)
     return a;
 }
 
-void tachy_summary_live_json(json_t *o, const struct tachy_live_stats *s)
+void tachy_summary_live_json(json_t *o, const struct tachy_summary *of)
 {
+    const struct tachy_live_stats *s = &of->live;
     json_object_set_new(o, "run_mode", json_string(tachy_run_mode_name(s->mode)));
     json_object_set_new(o, "max_latency_ms",
                         s->max_latency_ms > 0 ? json_real(s->max_latency_ms) : json_null());
+    json_object_set_new(o, "target_fps", of->target_fps > 0 ? json_real(of->target_fps) : json_null());
+    json_object_set_new(o, "frame_skip_distance", of->skip_distance >= 0 ? json_real(of->skip_distance) : json_null());
+    json_object_set_new(o, "memory_returned", json_pack("{s:I, s:I}", "times", (json_int_t)of->returns, "bytes",
+                                                        (json_int_t)of->returned_bytes));
     json_object_set_new(o, "shed_frames", json_integer(tachy_live_shed(s)));
     json_object_set_new(o, "shed", shed_json(s));
     json_object_set_new(o, "late", json_integer(s->late));
@@ -83,8 +88,10 @@ static void steps_line(FILE *f, const struct tachy_live_stats *s)
         fputc('\n', f);
 }
 
-char *tachy_summary_live_text(const struct tachy_live_stats *s, const struct tachy_latency *l)
+char *tachy_summary_live_text(const struct tachy_summary *of)
 {
+    const struct tachy_live_stats *s = &of->live;
+    const struct tachy_latency *l = &of->latency;
     char *text = NULL;
     size_t size = 0;
     FILE *f = open_memstream(&text, &size);
@@ -94,13 +101,21 @@ char *tachy_summary_live_text(const struct tachy_live_stats *s, const struct tac
         fprintf(f, "Mode: live");
         if (s->max_latency_ms > 0)
             fprintf(f, ", at most %.0f ms", s->max_latency_ms);
-        fprintf(f, "; latency p50 %.1f, p99 %.1f, max %.1f ms\n", l->p50_ms, l->p99_ms, l->max_ms);
+        if (of->target_fps > 0)
+            fprintf(f, ", at most %g frames/s", of->target_fps);
+        fprintf(f, "; latency p50 %.1f, p95 %.1f, p99 %.1f, max %.1f ms\n", l->p50_ms, l->p95_ms, l->p99_ms, l->max_ms);
         shed_line(f, s);
         steps_line(f, s);
     }
-    if (s->similar || s->alternate)
-        fprintf(f, "Taken over: %lld results of similar frames, %lld of every other frame\n",
-                (long long)s->similar, (long long)s->alternate);
+    if (s->similar || s->alternate || of->skip_distance >= 0)
+        fprintf(f, "Taken over: %lld results of similar frames, %lld of every other frame", (long long)s->similar,
+                (long long)s->alternate);
+    if (of->skip_distance >= 0)
+        fprintf(f, "; frames count as similar up to a distance of %g", of->skip_distance);
+    if (s->similar || s->alternate || of->skip_distance >= 0)
+        fputc('\n', f);
+    if (of->returns)
+        fprintf(f, "Memory given back: %lld times, %.1f MiB in all\n", (long long)of->returns, (double)of->returned_bytes / (1 << 20));
     if (fclose(f)) {
         free(text);
         return NULL;
