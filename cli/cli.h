@@ -197,6 +197,7 @@ void keys_start(struct cli *c);
 void keys_stop(void);
 // What a key does during a run; those that are pressed in a window come here as well. Any thread.
 void keys_press(const struct cli *c, char key);
+void keys_help(FILE *f, const struct verb *v); // the list, for a verb that runs a task
 
 // prompt.c: lines from standard input, with an editor on a terminal where one was built in.
 struct prompt;

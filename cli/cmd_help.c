@@ -62,6 +62,8 @@ void help_verb(FILE *f, const struct verb *v)
     for (const struct tachy_example *e = v->examples; e && e->command; e++)
         fprintf(f, "  %s\n      %s\n", e->command, e->what);
     if (runs_task(v))
+        keys_help(f, v);
+    if (runs_task(v))
         fputs("\nEvery option takes one dash or two; --no-NAME turns a yes-or-no option off. All "
               "of\nthem can stand in a file (-c FILE), with more that have no name here: "
               "docs/config.md.\n",

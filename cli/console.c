@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 // Commands that act on a run while it goes on, typed at a prompt.
 
@@ -16,10 +17,22 @@ static bool runs(struct console *k)
 
 static int no_run(void) { return message_usage("no run goes on"); }
 
+// Of the process, in RAM now.
+static double memory_mib(void)
+{
+    long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    if (f && fscanf(f, "%*s %ld", &pages) != 1)
+        pages = 0;
+    if (f)
+        fclose(f);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE) / (1 << 20);
+}
+
 char *console_stats(tachy_control *control)
 {
     struct tachy_snapshot s;
-    char *summary = NULL, *all = NULL, queues[96];
+    char *summary = NULL, *all = NULL, queues[96], now[128] = "";
     if (tachy_control_snapshot(control, &s) < 0 || tachy_summary_text(&summary, &s.summary) < 0)
         return NULL;
     snprintf(queues, sizeof(queues), ", %lld of at most %lld frames in flight (%.0f MiB)\n",
@@ -27,7 +40,11 @@ char *console_stats(tachy_control *control)
     const char *what = !s.totals.runs              ? ", it has not begun\n"
                        : s.state == TACHY_RUN_IDLE ? "; the last run:\n"
                                                    : queues;
-    int n = asprintf(&all, "%s%s%s", tachy_run_state_name(s.state), what, s.totals.runs ? summary : "");
+    const struct tachy_latency *l = &s.summary.latency;
+    if (s.state != TACHY_RUN_IDLE)
+        snprintf(now, sizeof(now), "From read to written: p50 %.1f, p95 %.1f, p99 %.1f ms; memory now %.0f MiB\n", l->p50_ms, l->p95_ms,
+                 l->p99_ms, memory_mib());
+    int n = asprintf(&all, "%s%s%s%s", tachy_run_state_name(s.state), what, s.totals.runs ? summary : "", now);
     tachy_free(summary);
     return n < 0 ? NULL : all;
 }

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 // A thread of its own waits for keys, so that they work while a frame takes long. It uses the
@@ -15,24 +16,9 @@ static struct {
     int wake[2]; // closed at its writing end: the thread ends
     bool started;
     atomic_long batch; // 0: as the settings say
-    atomic_bool mirrored;
 } keys;
 
-// The run moves portraits.
-static bool animates(const struct cli *c)
-{
-    const char *const *images;
-    return tachy_settings_list(c->settings, "animation.image", &images) > 0;
-}
-
-static void say_help(const struct cli *c)
-{
-    message_note(&c->log, "r report, p pause and go on, + and - larger and smaller batches, %s"
-                               "q quit (the file is finished), ? this",
-                 animates(c) ? "1 to 9 another portrait, c at rest now, m mirror, " : "");
-}
-
-static void report(const struct cli *c)
+static void report(const struct cli *c, char key)
 {
     char *text = console_stats(c->control);
     if (text)
@@ -40,7 +26,7 @@ static void report(const struct cli *c)
     free(text);
 }
 
-static void toggle_pause(const struct cli *c)
+static void toggle_pause(const struct cli *c, char key)
 {
     enum tachy_run_state state = tachy_control_state(c->control);
     if (state == TACHY_RUN_PAUSED)
@@ -63,24 +49,46 @@ static bool change(const struct cli *c, const char *name, const char *value)
     return err == TACHY_OK;
 }
 
-static void press_animation(const struct cli *c, char key)
+static void choose_portrait(const struct cli *c, char key)
 {
-    if (key == 'c') {
-        if (change(c, "animation.recalibrate", "true"))
-            message_note(&c->log, "the next frame with a face counts as at rest");
-    } else if (key == 'm') {
-        bool on = !atomic_load(&keys.mirrored);
-        if (change(c, "animation.mirror", on ? "true" : "false")) {
-            atomic_store(&keys.mirrored, on);
-            message_note(&c->log, on ? "mirrored" : "not mirrored");
-        }
-    } else if (change(c, "animation.portrait", (const char[]){key, '\0'})) {
+    if (change(c, "animation.portrait", (const char[]){key, '\0'}))
         message_note(&c->log, "portrait %c", key);
+}
+
+static void recalibrate(const struct cli *c, char key)
+{
+    if (change(c, "animation.recalibrate", "true"))
+        message_note(&c->log, "the next frame with a face counts as at rest");
+}
+
+// Settings that a key turns to the other of two values. [1]: `on`.
+static struct flip {
+    char key;
+    const char *path, *value[2], *said[2];
+    atomic_bool on;
+} flips[] = {
+    {'m', "animation.mirror", {"no", "yes"}, {"not mirrored", "mirrored"}, false},
+    {'l', "animation.landmarks", {"no", "yes"}, {"landmarks are hidden", "landmarks are shown"}, false},
+    {'b', "animation.backend", {"mesh", "neural"}, {"the mesh moves the portrait", "networks move the portrait"}, false},
+};
+
+static void flip(const struct cli *c, char key)
+{
+    struct flip *f = flips;
+    while (f->key != key)
+        f++;
+    bool on = !atomic_load(&f->on);
+    if (key == 'b' && !tachy_settings_str(c->settings, "animation.neural_card")) {
+        message_note(&c->log, "there is only the mesh: --neural-card FILE names the networks that b changes to");
+    } else if (change(c, f->path, f->value[on])) {
+        atomic_store(&f->on, on);
+        message_note(&c->log, "%s", f->said[on]);
     }
 }
 
-static void change_batch(const struct cli *c, bool larger)
+static void change_batch(const struct cli *c, char key)
 {
+    bool larger = key == '+';
     long now = atomic_load(&keys.batch), n;
     char text[24];
     now = now ? now : (long)tachy_settings_int(c->settings, "model.batch_size");
@@ -96,44 +104,59 @@ static void change_batch(const struct cli *c, bool larger)
     message_note(&c->log, "batches of %ld", n);
 }
 
+static void quit(const struct cli *c, char key)
+{
+    message_note(&c->log, "finishing the file");
+    tachy_control_stop(c->control);
+}
+
+static void say_keys(const struct cli *c, char key);
+
+// What is left of an arrow key is none of them.
+static const struct key {
+    const char *keys; // that do it
+    const char *name, *what;
+    bool animates; // of `animate` alone
+    void (*press)(const struct cli *c, char key);
+} table[] = {
+    {"r", "r", "report", false, report},
+    {"p", "p", "pause and go on", false, toggle_pause},
+    {"+-", "+ and -", "larger and smaller batches", false, change_batch},
+    {"123456789", "1 to 9", "another portrait", true, choose_portrait},
+    {"c", "c", "at rest now", true, recalibrate},
+    {"m", "m", "mirror", true, flip},
+    {"l", "l", "landmarks", true, flip},
+    {"b", "b", "backend: mesh or networks", true, flip},
+    {"q", "q", "quit (the file is finished)", false, quit},
+    {"?h", "?", "this list", false, say_keys},
+};
+
+static bool has_key(const struct verb *v, const struct key *k) { return !k->animates || !strcmp(v->name, "animate"); }
+
+static const struct verb *verb_of(const struct cli *c) { return c->inner ? c->inner : c->verb; }
+
+static void say_keys(const struct cli *c, char key)
+{
+    char text[512] = "";
+    for (size_t i = 0, n = 0; i < sizeof(table) / sizeof(table[0]); i++)
+        if (has_key(verb_of(c), &table[i]))
+            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s %s", n ? ", " : "", table[i].name, table[i].what);
+    message_note(&c->log, "%s", text);
+}
+
+void keys_help(FILE *f, const struct verb *v)
+{
+    fputs("\nKeys during a run, on a terminal and in a window:\n", f);
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+        if (has_key(v, &table[i]))
+            fprintf(f, "  %-10s %s\n", table[i].name, table[i].what);
+}
+
 void keys_press(const struct cli *c, char key)
 {
-    switch (key) {
-    case 'r':
-        report(c);
-        break;
-    case 'p':
-        toggle_pause(c);
-        break;
-    case '+':
-    case '-':
-        change_batch(c, key == '+');
-        break;
-    case 'q':
-        message_note(&c->log, "finishing the file");
-        tachy_control_stop(c->control);
-        break;
-    case '?':
-    case 'h':
-        say_help(c);
-        break;
-    case 'c':
-    case 'm':
-    case '1':
-    case '2':
-    case '3':
-    case '4':
-    case '5':
-    case '6':
-    case '7':
-    case '8':
-    case '9':
-        if (animates(c))
-            press_animation(c, key);
-        break;
-    default: // also what is left of an arrow key
-        break;
-    }
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+        if (key && strchr(table[i].keys, key) && has_key(verb_of(c), &table[i]))
+            table[i].press(c, key);
 }
 
 static void *keys_main(void *arg)
@@ -163,7 +186,8 @@ void keys_start(struct cli *c)
 {
     keys.c = c;
     atomic_store(&keys.batch, 0);
-    atomic_store(&keys.mirrored, tachy_settings_bool(c->settings, "animation.mirror"));
+    for (size_t i = 0; i < sizeof(flips) / sizeof(flips[0]); i++)
+        atomic_store(&flips[i].on, tachy_settings_float(c->settings, flips[i].path) != 0);
     if (!tachy_settings_bool(c->settings, "run.keys") || c->in_shell || !isatty(STDERR_FILENO) ||
         c->log.max_level < TACHY_LOG_INFO || !c->control || pipe(keys.wake) < 0)
         return;

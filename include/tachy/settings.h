@@ -130,7 +130,7 @@ TACHY_API int tachy_settings_for(tachy_settings *s, const char *section);
 TACHY_API bool tachy_settings_is_set(const tachy_settings *s, const char *path); // not default
 TACHY_API bool tachy_settings_bool(const tachy_settings *s, const char *path);   // unset: false
 TACHY_API int64_t tachy_settings_int(const tachy_settings *s, const char *path); // unset: 0
-// Also for TIME, in seconds. Unset: 0.
+// Also for TIME, in seconds, and for ENUM, the number of its word in the row, from 0. Unset: 0.
 TACHY_API double tachy_settings_float(const tachy_settings *s, const char *path);
 TACHY_API const char *tachy_settings_str(const tachy_settings *s, const char *path); // unset: NULL
 // Unset: 0/0.

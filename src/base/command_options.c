@@ -15,7 +15,7 @@ const struct tachy_option tachy_command_options[] = {
      .help = "run for each video and picture in the folder, and for those that are put there later, until Ctrl-C; needs -o "
              "with another folder"},
     {"run.keys", "keys", 0, TACHY_OPT_BOOL, "yes", .group = "Run", .verbs = TACHY_VERB_COMMAND,
-     .help = "single keys during a run on a terminal: r report, p pause, + and - batch, q quit, ? help"},
+     .help = "single keys during a run on a terminal; ? lists them"},
     {"metrics.address", "enable-metrics", 0, TACHY_OPT_STRING, .arg = "ADDR", .bare = "9464", .group = "Run",
      .verbs = TACHY_VERB_COMMAND | TACHY_VERB_SHELL,
      .help = "serve figures for Prometheus at http://ADDR/metrics; [HOST:]PORT, without HOST on 127.0.0.1, port 9464 without ADDR"},

@@ -116,17 +116,20 @@ bool tachy_option_is_section(const struct tachy_option *table, const char *path)
     return false;
 }
 
-bool tachy_word_in(const char *words, const char *word)
+int tachy_word_at(const char *words, const char *word)
 {
     size_t len = strlen(word);
-    for (const char *p = words; p && *p;) {
+    int at = 0;
+    for (const char *p = words; p && *p; at++) {
         size_t n = strcspn(p, "|");
         if (n == len && !memcmp(p, word, n))
-            return true;
+            return at;
         p += n + (p[n] == '|');
     }
-    return false;
+    return -1;
 }
+
+bool tachy_word_in(const char *words, const char *word) { return tachy_word_at(words, word) >= 0; }
 
 static const struct tachy_option *find(const struct tachy_option *table, const char *name)
 {

@@ -18,6 +18,7 @@ extern const struct tachy_option tachy_planned_options[]; // whose part is not b
 
 // Whether `word` is one of "a|b|c"; `words` may be NULL.
 bool tachy_word_in(const char *words, const char *word);
+int tachy_word_at(const char *words, const char *word); // its number there, from 0; -1: it is not one
 
 // Rows without the end.
 size_t tachy_option_count(const struct tachy_option *table);

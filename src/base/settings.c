@@ -130,7 +130,8 @@ static bool interpret(const struct tachy_option *o, const char *text, struct tac
     case TACHY_OPT_SIZE:
         return tachy_parse_size(text, &v->width, &v->height);
     case TACHY_OPT_ENUM:
-        return tachy_word_in(o->values, text);
+        v->number = tachy_word_at(o->values, text);
+        return v->number >= 0;
     default:
         return true;
     }

@@ -103,7 +103,8 @@ static int animate(struct tachy_stage *st, struct tachy_face_placed *placed, str
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
     for (int i = 0; i < n; i++)
-        err[i] = animate(st, worker, pieces[i].item);
+        if (!pieces[i].item->out) // networks have not painted it
+            err[i] = animate(st, worker, pieces[i].item);
 }
 
 const struct tachy_stage_ops tachy_stage_animate = {

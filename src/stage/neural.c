@@ -36,9 +36,11 @@ struct neural {
     struct drive *drive;
     struct look look[ANIMATE_PORTRAITS];
     int64_t features; // floats of a portrait
+    struct tachy_stage_dial dial; // 1: networks paint, 0: the mesh
 };
 
 struct neural_item {
+    bool on; // networks paint it
     struct tachy_keypoints keys;
     bool seen;
     float placed[TACHY_KEYPOINTS][3]; // of the portrait
@@ -216,6 +218,10 @@ static int keypoints_open(struct tachy_stage *st, const tachy_settings *s)
     struct neural *n = tachy_stage_priv(st);
     struct seer seer[2] = {{.net.lent = -1}, {.net.lent = -1}};
     const char *card = tachy_settings_str(s, "animation.neural_card");
+    n->dial.path = "animation.backend";
+    atomic_store(&n->dial.value, !strcmp(tachy_settings_str(s, "animation.backend"), "neural"));
+    st->dials = &n->dial;
+    st->nb_dials = 1;
     n->drive = tachy_stage_priv(tachy_stage_before(st, "drive"));
     int err = tachy_family_read(&n->family, card, st->task->log);
     if (err == TACHY_OK)
@@ -265,14 +271,17 @@ static void keypoints_worker_close(void *worker)
 
 static void keypoints_run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
-    const struct neural *of = tachy_stage_priv(st);
+    struct neural *of = tachy_stage_priv(st);
+    const struct tachy_stage *drive = tachy_stage_before(st, "drive");
     for (int i = 0; i < n; i++) {
         const struct tachy_item *item = pieces[i].item;
         struct neural_item *to = tachy_stage_item(st, pieces[i].item);
         const struct tachy_region *driver = drive_region(item);
+        const struct drive_item *rest = tachy_stage_item(drive, item);
         tachy_face_points point;
-        to->seen = driver;
-        if (!driver)
+        to->on = atomic_load(&of->dial.value) != 0;
+        to->seen = driver && (to->on || rest->rests);
+        if (!to->seen)
             continue;
         track_face_points(driver, point);
         err[i] = seer_run(worker, item->in, point, &of->family.driver);
@@ -315,6 +324,8 @@ static void relate_run(struct tachy_stage *st, void *worker, void *state, const 
     const struct drive_item *drive = tachy_stage_item(tachy_stage_before(st, "drive"), pieces[0].item);
     const struct look *look = &all->look[drive->portrait->number];
     struct relate_state none = {0}, *s = state ? state : &none;
+    if (!item->on && !item->seen)
+        return;
     if (!s->begun || s->shown != drive->portrait->number)
         memcpy(s->placed, look->placed, sizeof(s->placed));
     s->shown = drive->portrait->number;
@@ -496,6 +507,8 @@ static int generate(struct tachy_stage *st, struct generator *g, struct tachy_it
     const struct neural *n = neural_of(st);
     const struct drive_item *of = tachy_stage_item(tachy_stage_before(st, "drive"), item);
     struct neural_item *keys = tachy_stage_item(tachy_stage_before(st, "keypoints"), item);
+    if (!keys->on)
+        return TACHY_OK;
     int err = make(g, &n->look[of->portrait->number], keys->placed);
     if (err == TACHY_OK)
         err = tachy_frame_pool_get(own->pool, &item->out);

@@ -16,7 +16,10 @@ extern const struct tachy_stage_ops tachy_stage_calm, tachy_stage_values;
 extern const struct tachy_stage_ops tachy_stage_drive, tachy_stage_animate, tachy_stage_animate_cuda;
 // After track: the motion of bodies as BVH files. Settings: pose.bvh.
 extern const struct tachy_stage_ops tachy_stage_bvh;
-// In the place of animate: what networks make of the driver's face, how it has moved, and the picture that they paint (neural.c).
+// After animate, on the CPU: the points of its mesh over the picture. Settings: animation.landmarks.
+extern const struct tachy_stage_ops tachy_stage_landmarks;
+// Before animate, which leaves alone what they paint: what networks make of the driver's face, how it has moved, and the picture
+// (neural.c). Settings: animation.backend.
 extern const struct tachy_stage_ops tachy_stage_keypoints, tachy_stage_relate, tachy_stage_generate;
 // How good a frame is, as named values of it (measure/quality.h). Settings: quality.*.
 extern const struct tachy_stage_ops tachy_stage_quality;

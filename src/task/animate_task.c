@@ -8,6 +8,7 @@ static const struct tachy_task_stage stages[] = {
     {&tachy_stage_values, &tachy_stage_values},
     {&tachy_stage_drive, &tachy_stage_drive},
     {&tachy_stage_animate, &tachy_stage_animate_cuda},
+    {&tachy_stage_landmarks, NULL},
     {0},
 };
 
@@ -15,24 +16,31 @@ static const struct tachy_task_stage stages[] = {
 static const struct tachy_task_stage spoken[] = {
     {&tachy_stage_drive, NULL},
     {&tachy_stage_animate, NULL},
+    {&tachy_stage_landmarks, NULL},
     {0},
 };
 
-static const struct tachy_task_stage neural[] = {
-    {&tachy_stage_track, NULL},     {&tachy_stage_calm, NULL},   {&tachy_stage_values, NULL},   {&tachy_stage_drive, NULL},
-    {&tachy_stage_keypoints, NULL}, {&tachy_stage_relate, NULL}, {&tachy_stage_generate, NULL}, {0},
+// Networks paint, or the mesh: that can change during a run.
+static const struct tachy_task_stage both[] = {
+    {&tachy_stage_track, NULL},     {&tachy_stage_calm, NULL},    {&tachy_stage_values, NULL},
+    {&tachy_stage_drive, NULL},     {&tachy_stage_keypoints, NULL}, {&tachy_stage_relate, NULL},
+    {&tachy_stage_generate, NULL},  {&tachy_stage_animate, NULL}, {&tachy_stage_landmarks, NULL},
+    {0},
 };
 
 static bool is_neural(const tachy_settings *s) { return !strcmp(tachy_settings_str(s, "animation.backend"), "neural"); }
 
 static const struct tachy_task_stage *choose(const tachy_settings *s)
 {
-    return is_neural(s) ? neural : tachy_settings_is_set(s, "animation.audio") ? spoken : stages;
+    if (tachy_settings_is_set(s, "animation.audio"))
+        return spoken;
+    bool on_gpu = !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"), card = tachy_settings_str(s, "animation.neural_card");
+    return card && !on_gpu && !tachy_settings_bool(s, "run.sandbox") ? both : stages;
 }
 
 static const struct tachy_option options[] = {
     {"animation.backend", "backend", 0, TACHY_OPT_ENUM, "mesh", .values = "mesh|neural", .group = "Animation",
-     .help = "what moves the portrait: a mesh, or the networks of --neural-card"},
+     .help = "what moves the portrait: a mesh, or the networks of --neural-card; with these it can change during a run (key b)"},
     {"animation.neural_card", "neural-card", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Animation",
      .help = "card of the networks of --backend neural (docs/animate.md)"},
     {"animation.neural_device", "neural-device", 0, TACHY_OPT_ENUM, "cpu", .values = "cpu|cuda", .group = "Animation",
@@ -69,6 +77,8 @@ static int check(const tachy_settings *s, const struct tachy_log *log)
     const char *const *files;
     if (!tachy_settings_list(s, "animation.image", &files))
         return tachy_fail(log, TACHY_ERR_INVAL, "animate: which picture is to move? Name it with --image FILE");
+    if (tachy_settings_bool(s, "animation.landmarks") && !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "animate: --landmarks are drawn on the CPU: leave them or --device cuda out");
     if (is_neural(s))
         return check_neural(s, log);
     if (!tachy_settings_is_set(s, "animation.audio"))

@@ -187,7 +187,8 @@ class Animate(common.Case):
                 pass
 
         later(20)
-        for key, answer in [("?", "1 to 9 another portrait"), ("9", "to more than the 2 that --image names"), ("m", "mirrored"),
+        for key, answer in [("?", "1 to 9 another portrait.*l landmarks"), ("l", "landmarks are shown"), ("l", "landmarks are hidden"),
+                            ("b", "there is only the mesh"), ("9", "to more than the 2 that --image names"), ("m", "mirrored"),
                             ("2", "portrait 2")]:
             t.type(key)
             t.expect(answer)
@@ -202,6 +203,27 @@ class Animate(common.Case):
         before = [x for f, x in zip(made, leans) if f[0, 0].max() < 3][0]
         self.assertGreater(before, 5, leans)
         self.assertLess(leans[-1], before / 4, leans)
+
+    def test_landmarks(self):
+        """What --landmarks changes lies around the points that are tracked in the picture without them."""
+        out, driver = self.tmp / "out.mkv", self.driver([0, 8])
+        made = {}
+        for name, args in {"plain": [], "drawn": ["--landmarks"], "mirrored": ["--landmarks", "--mirror"]}.items():
+            run("animate", "--no-smoothing", "--image", self.portrait(), *args, driver, "-o", out, "-y", "-c:v", "ffv1")
+            made[name] = self.frames(out)
+            if not args:
+                run("track", "--no-smoothing", out, "-o", self.tmp / "p.jsonl", "-y")
+        points = [np.array(json.loads(line)["regions"][0]["points"])[:, :2] for line in (self.tmp / "p.jsonl").read_text().splitlines()]
+        for plain, drawn, mirrored, p in zip(*made.values(), points):
+            changed = np.argwhere(abs(drawn - plain).max(2) > 20)[:, ::-1]
+            self.assertGreater(len(changed), 468)
+            away = np.linalg.norm(changed[:, None] + 0.5 - p[None], axis=2)
+            self.assertLess(np.quantile(away.min(1), 0.95), 6)  # pixels; the tracker finds the points of a painted face elsewhere
+            self.assertLess(np.quantile(away.min(0), 0.95), 6)
+            self.assertLess(abs(mirrored[:, ::-1] - drawn).mean(), 0.5)
+        p = run("animate", "--image", self.portrait(), "--landmarks", "--device", "cuda", driver, "-o", out, "-y", check=False)
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("leave them or --device cuda out", p.stderr)
 
     def mouth(self, clip):
         """How far the lips are apart in each frame, shares of the eyes' distance."""

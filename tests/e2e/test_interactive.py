@@ -146,6 +146,16 @@ class Keys(Interactive):
         got = ffprobe(self.tmp / "cut.mkv", "-count_frames")["streams"][0]["nb_read_frames"]
         self.assertEqual(int(got), frames)
 
+    def test_the_list_of_keys(self):
+        """docs/interactive.md has the keys that the help has."""
+        page = (ROOT / "docs/interactive.md").read_text().split("| key | what | |")[1].split("\n\n")[0]
+        rows = [[x.strip() for x in line.split("|")[1:3]] for line in page.splitlines()[2:]]
+        for verb, name in (("animate", "animate"), ("segment", None)):
+            listed = re.search(r"\nKeys during a run.*?:\n(.*?)\n\n", run("help", verb).stdout, re.S).group(1)
+            listed = [re.split(r"  +", line.strip(), 1) for line in listed.splitlines()]
+            wanted = rows if name else [r for r, line in zip(rows, page.splitlines()[2:]) if "`animate`" not in line]
+            self.assertEqual(listed, wanted)
+
     def test_keys_can_be_left_out(self):
         t = Terminal(*NOWHERE, "--no-keys")
         t.expect(" fps")

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 import common
 import portrait_networks
 from common import DEPS, models, run
+from terminal import Terminal
 
 FACE = DEPS / "media" / "astronaut.png"
 GROW, UP = {"portrait": 2.3, "driver": 2.2}, {"portrait": 0.125, "driver": 0.1}
@@ -241,6 +242,33 @@ class Neural(common.Case):
         print("crop and paste differ by", round(luma.mean(), 2), "codes, p99", round(np.quantile(luma, 0.99), 2))
         self.assertLess(luma.mean(), 0.5)  # rounding
         self.assertLess(np.quantile(luma, 0.99), 2)
+
+    def test_backend_changes_during_a_run(self):
+        self.portrait()
+        card, out = portrait_networks.write(self.tmp / "nets"), self.tmp / "out.mkv"
+        driver = self.clip("driver.mkv", self.driver([0] * 4))
+        mesh = self.animate(card, driver, "--backend", "mesh")[-1]
+        networks = self.animate(card, driver)[-1]
+        self.assertGreater(abs(mesh - networks).mean(), 2)
+        t = Terminal("animate", "--neural-card", card, "--image", self.tmp / "portrait.mkv", "--no-smoothing", "--no-refine-landmarks", "-re",
+                     "--loop", driver, "-o", out, "-c:v", "ffv1", "-y")
+
+        def later():
+            now = int(t.expect(r"(\d+) frames").group(1))
+            while int(t.expect(r"(\d+) frames").group(1)) < now + 10:
+                pass
+
+        later()
+        for answer in ("networks move the portrait", "the mesh moves the portrait"):
+            t.type("b")
+            t.expect(answer)
+            later()
+        t.type("q")
+        t.wait()
+        made = self.frames(out)
+        by = ["mesh" if abs(f - mesh).mean() < abs(f - networks).mean() else "networks" for f in made]
+        turns = [name for k, name in enumerate(by) if not k or by[k - 1] != name]
+        self.assertEqual(turns, ["mesh", "networks", "mesh"])
 
     def test_cards_that_cannot_be_used(self):
         self.portrait()
