@@ -10,6 +10,8 @@
 // A run: threads read the source and push (readers.c), the pipeline's workers work, the calling
 // thread pulls, writes to the sink and reports progress.
 
+enum { WARM_POINTS = 8 }; // fewer behind the warm-up, and the whole run gives the steady rate
+
 static double since_s(uint64_t start_ns) { return (double)(tachy_now_ns() - start_ns) * 1e-9; }
 
 static void read_models(const struct run *r, struct tachy_summary *s)
@@ -169,6 +171,47 @@ static void tune_workers(struct run *r)
         pipeline_set_workers(r->pipeline, n);
 }
 
+// Seconds since the first frame was written.
+static double since_first(struct run *r)
+{
+    return since_s(r->start_ns) - tachy_control_paused_s(r->p->control, &r->controlled) - (double)atomic_load(&r->first_ns) * 1e-9;
+}
+
+static void end_on_time(struct run *r)
+{
+    if (!(r->p->time_limit_s > 0) || !atomic_load(&r->written) || since_first(r) < r->p->time_limit_s)
+        return;
+    r->timed_out = true;
+    atomic_store(&r->readers.stop, true);
+}
+
+static void add_point(struct tachy_slope *s, double t, double i)
+{
+    s->n++, s->t += t, s->i += i, s->tt += t * t, s->ti += t * i;
+}
+
+// What the workers have finished, for the steady rate: several decoders' frames are written in bursts of whole segments.
+static void count_frames(struct run *r)
+{
+    double t = since_first(r);
+    int64_t done = atomic_load(&r->stream->nb_done);
+    if (!atomic_load(&r->written) || atomic_load(&r->readers.stop) || done == r->counted)
+        return;
+    r->counted = done;
+    add_point(&r->steady[0], t, (double)done);
+    if (t >= r->p->time_limit_s / 4)
+        add_point(&r->steady[1], t, (double)done);
+}
+
+// No more than the sink writes: results pile up before a slow one until their room is full.
+static double steady_rate(const struct run *r)
+{
+    const struct tachy_slope *s = &r->steady[r->steady[1].n >= WARM_POINTS];
+    double spread = s->n * s->tt - s->t * s->t, busy_s = 1e-9 * (double)atomic_load(&r->sink_prof->step[r->encode].busy_ns);
+    double rate = s->n > 2 && spread > 0 ? (s->n * s->ti - s->t * s->i) / spread : 0;
+    return busy_s > 0 ? TACHY_MIN(rate, (double)atomic_load(&r->written) / busy_s) : rate;
+}
+
 // Several decoders that are stopped leave gaps; what lies behind the first is not written, as
 // with one decoder.
 static bool ends_here(struct run *r, int64_t at, int64_t *next)
@@ -237,6 +280,8 @@ static int drain(struct run *r)
             break;
         }
         report_progress(r, &ps, false);
+        count_frames(r);
+        end_on_time(r);
         tune_workers(r);
     }
     atomic_store(&r->readers.stop, true);
@@ -258,12 +303,12 @@ static int run_frames(struct run *r)
     bool drained = tachy_control_drained(r->p->control, &r->controlled);
     bool asked = (r->p->stop && *(const volatile int *)r->p->stop) ||
                  tachy_control_stopped(r->p->control);
-    if (err == TACHY_OK && source_err == TACHY_OK && !drained)
+    if (err == TACHY_OK && source_err == TACHY_OK && !drained && !r->timed_out)
         asked = true; // stopped before the end of the source
     r->sum->interrupted = asked;
 
     uint64_t start = tachy_ticks();
-    bool whole = err == TACHY_OK && !asked && !(r->resume && drained);
+    bool whole = err == TACHY_OK && !asked && !(r->resume && (drained || r->timed_out));
     tachy_step_begin("encode");
     int finish = r->resume ? tachy_resume_finish(r->resume, whole)
                            : tachy_sink_finish(r->p->sink, !whole);
@@ -276,6 +321,7 @@ static int run_frames(struct run *r)
     atomic_store(&r->damaged, tachy_source_damaged(r->p->source));
     read_figures(r, tachy_control_paused_s(r->p->control, &r->controlled), r->sum, NULL);
     r->sum->peak_memory_mib = tachy_peak_memory_mib();
+    r->sum->steady_fps = steady_rate(r);
     snprintf(r->sum->engine, sizeof(r->sum->engine), "%s", r->p->task->engine);
     struct progress_state ps = {.last_ns = r->start_ns};
     report_progress(r, &ps, true);

@@ -43,6 +43,8 @@ const struct tachy_option tachy_run_options[] = {
              "frame_skip_threshold; 0: not at all. On the command line it turns frame skipping on"},
     {"performance.auto_tune", "auto-tune", 0, TACHY_OPT_BOOL, "no", .group = "Performance", .verbs = TACHY_VERB_RUN,
      .help = "find the best number of workers during the run, in the first seconds and when its rate changes; results stay the same, bit for bit"},
+    {"run.time_limit", "time-limit", 0, TACHY_OPT_FLOAT, "0", .max = 1e9, .arg = "SECONDS", .group = "Run", .verbs = TACHY_VERB_RUN,
+     .help = "stop reading so many seconds after the first frame was written, and finish what is in work; 0: no limit"},
     {"performance.target_fps", NULL, 0, TACHY_OPT_FLOAT, "0", .max = 1000, .group = "Performance",
      .verbs = TACHY_VERB_RUN,
      .help = "with --live: frames per second that are worked on; what exceeds it is shed on arrival; 0: all"},
@@ -108,4 +110,5 @@ void tachy_run_read_settings(struct tachy_run_params *p, const tachy_settings *s
     p->calibrate = tachy_settings_bool(s, "run.calibrate");
     p->live = live_settings(s);
     p->auto_tune = tachy_settings_bool(s, "performance.auto_tune");
+    p->time_limit_s = tachy_settings_float(s, "run.time_limit");
 }

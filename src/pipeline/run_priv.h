@@ -9,6 +9,11 @@
 
 // Of run.c; read by verdict.c.
 
+// Least squares of a count over time. Frames that come in bursts, as batches do, leave its slope as it is.
+struct tachy_slope {
+    double n, t, i, tt, ti;
+};
+
 struct run {
     const struct tachy_run_params *p;
     tachy_pipeline *pipeline;
@@ -26,6 +31,9 @@ struct run {
     uint64_t start_ns, cpu_start_ns;
     struct control_run controlled;
     struct tachy_tuner tuner;      // most 0: none
+    struct tachy_slope steady[2];  // of finished frames, from the first one written and behind the warm-up; the calling thread's
+    int64_t counted;               // the last one there
+    bool timed_out;                // the time limit has ended reading
     struct tachy_system before; // when the run began
     double work_before_s, transfer_before_s; // the pipeline's then
     struct tachy_gpu_share gpus_before[TACHY_MAX_GPUS]; // the task's then

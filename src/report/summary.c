@@ -125,6 +125,7 @@ int tachy_summary_json_sized(size_t s_size, char **json, const struct tachy_summ
     json_object_set_new(o, "damaged", json_integer(s->damaged));
     json_object_set_new(o, "seconds", number(s->seconds, 6));
     json_object_set_new(o, "fps", number(s->fps, 3));
+    json_object_set_new(o, "steady_fps", number(s->steady_fps, 3));
     json_object_set_new(o, "first_frame_s", number(s->first_frame_s, 6));
     json_object_set_new(o, "light_ratio",
                         s->light_ratio > 0 ? number(s->light_ratio, 4) : json_null());
