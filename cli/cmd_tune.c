@@ -56,8 +56,8 @@ static json_t *finals_json(const struct tune *t)
 
 static json_t *result_json(const struct tune *t, json_t *class, bool stopped)
 {
-    return json_pack("{s:s,s:i,s:o,s:O,s:b,s:i,s:I,s:i,s:o,s:o}", "kind", "tune", "version", 1, "environment", environment_json(), "class", class, "interrupted",
-                     stopped, "trials", t->trials, "frames", (json_int_t)t->frames, "best", t->best, "tried", rows_json(t), "finals",
+    return json_pack("{s:s,s:i,s:o,s:O,s:b,s:i,s:f,s:i,s:o,s:o}", "kind", "tune", "version", 1, "environment", environment_json(), "class", class, "interrupted",
+                     stopped, "trials", t->trials, "trial_seconds", t->seconds, "best", t->best, "tried", rows_json(t), "finals",
                      finals_json(t));
 }
 

@@ -57,7 +57,7 @@ struct tune {
     const char **argv; // of the trial: room for the command and what a trial adds
     char extra[TUNE_EXTRA][40]; // words that each trial adds
     int n_extra;
-    int64_t frames;    // of a trial; 0: the whole clip
+    double seconds;    // of a trial after its first frame
     bool masks;        // the task has them, so that results can be judged
     struct tune_trial given, base; // the command as given, and the one that costs are measured beside
     bool reference;    // the masks of the command are there
@@ -78,9 +78,9 @@ void tune_words(const struct tune *t, const int *at, char *buf, size_t size);
 int tune_open(struct tune *t);
 void tune_close(struct tune *t);
 bool tune_stopped(const struct tune *t);
-// Runs the command with these values over `frames` frames (0: all). That it fails is a figure like others; negative: an error
-// of ours.
-int tune_run(struct tune *t, const int *at, int64_t frames, struct tune_trial *out);
+// Runs the command with these values for `seconds` after its first frame. That it fails is a figure like others; negative: an
+// error of ours.
+int tune_run(struct tune *t, const int *at, double seconds, struct tune_trial *out);
 // Mean IoU of the masks with these values and those of the command as given; 0: it failed.
 int tune_judge(struct tune *t, const int *at, double *iou);
 
@@ -90,15 +90,14 @@ enum tune_part tune_part_of(const char *path);
 struct tune_constants {
     double sharp; // exponent that joins the resources' needs
     double crowd; // CPU time that each core's worth of threads over the cores adds, as a share
-    double late;  // frames' times that a run loses before its first and behind its last frame
 };
 extern struct tune_constants tune_constants;
 // Predicts the result of a setting's trial: fps, p99_ms, memory_mib. Needs t->given, t->base and row[].cost.
 void tune_predict(const struct tune *t, const int *at, struct tune_trial *out);
 
 // tune_search.c
-// As many frames as the command works on in --trial-seconds.
-int tune_size_trials(struct tune *t);
+// Runs the command as given, which must succeed.
+int tune_run_given(struct tune *t);
 // Fills row[].gain, final[] and best. TACHY_OK also when stopped early.
 int tune_search(struct tune *t);
 

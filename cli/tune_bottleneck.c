@@ -61,10 +61,10 @@ static int verify(struct tune *t, int before, double *gain, bool *faster, char *
     for (int i = 0; i < PAIRS; i++) {
         struct tune_trial a, b;
         t->n_extra = before;
-        int err = tune_run(t, none, t->frames, &a);
+        int err = tune_run(t, none, t->seconds, &a);
         t->n_extra = all;
         if (err == TACHY_OK && !tune_stopped(t))
-            err = tune_run(t, none, t->frames, &b);
+            err = tune_run(t, none, t->seconds, &b);
         if (err < 0 || tune_stopped(t))
             return err;
         if (!a.fps || !b.fps) {
@@ -87,7 +87,7 @@ static int one_step(struct tune *t, json_t *list, bool *more)
     struct tune_trial run = {0};
     char options[TUNE_EXTRA * 40], why[96] = "";
     double gain = 0;
-    int before = t->n_extra, err = tune_run(t, none, t->frames, &run);
+    int before = t->n_extra, err = tune_run(t, none, t->seconds, &run);
     *more = false;
     if (err < 0 || tune_stopped(t))
         return err;
@@ -142,7 +142,7 @@ int tune_bottlenecks(struct tune *t)
     size_t size;
     json_t *list = json_array();
     bool more = true;
-    int err = tune_size_trials(t);
+    int err = tune_run_given(t);
     for (int i = 0; i < STEPS && more && err == TACHY_OK && !tune_stopped(t); i++)
         err = one_step(t, list, &more);
     join_extra(t, 0, all, sizeof(all));
@@ -151,8 +151,8 @@ int tune_bottlenecks(struct tune *t)
         print_bottlenecks(f, list, all);
         fclose(f);
     }
-    json_t *o = json_pack("{s:s, s:i, s:o, s:o, s:s, s:I, s:b}", "kind", "bottlenecks", "version", 1, "environment", environment_json(),
-                          "steps", list, "options", all, "frames", (json_int_t)t->frames, "interrupted", tune_stopped(t));
+    json_t *o = json_pack("{s:s, s:i, s:o, s:o, s:s, s:f, s:b}", "kind", "bottlenecks", "version", 1, "environment", environment_json(),
+                          "steps", list, "options", all, "trial_seconds", t->seconds, "interrupted", tune_stopped(t));
     char *json = json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     json_decref(o);
     if (err == TACHY_OK && (!f || !json))

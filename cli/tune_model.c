@@ -7,7 +7,7 @@
 // Predicts a setting's result from the costs of its values, without a trial. The formulas are in docs/tune.md, "Prediction".
 
 // Chosen by hand; docs/tune.md says how far the model is off.
-struct tune_constants tune_constants = {.sharp = 6, .crowd = 0.1, .late = 1};
+struct tune_constants tune_constants = {.sharp = 6, .crowd = 0.1};
 
 enum tune_part tune_part_of(const char *path)
 {
@@ -81,7 +81,6 @@ void tune_predict(const struct tune *t, const int *at, struct tune_trial *out)
     for (size_t i = 0; i < sizeof(need) / sizeof(need[0]); i++)
         sum += pow(need[i], k->sharp);
     double frame = pow(sum, 1 / k->sharp), through = c.decode_ms + c.work_ms + batch * c.model_ms + c.write_ms;
-    double ms = t->frames > 0 ? frame + k->late * through / (double)t->frames : frame;
-    *out = (struct tune_trial){.fps = ms > 0 ? 1000 / ms : 0, .p99_ms = fmax(through, frame * (3 * workers + 4)),
+    *out = (struct tune_trial){.fps = frame > 0 ? 1000 / frame : 0, .p99_ms = fmax(through, frame * (3 * workers + 4)),
                                .memory_mib = memory_of(t, &c, workers), .workers = workers, .decoders = decoders, .cost = c};
 }

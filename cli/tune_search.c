@@ -86,14 +86,6 @@ static void alone(const struct tune *t, int *at)
                 at[i] = v;
 }
 
-// Frames of such a trial: about as long as one of the command as given, and two full batches.
-static int64_t alone_frames(const struct tune *t, const struct tune_row *r, int v)
-{
-    int64_t n = t->frames / (t->given.workers > 1 ? t->given.workers : 1), batch = r && r->part == TUNE_BATCH ? atoll(r->value[v]) : 1;
-    n = n < 2 * batch ? 2 * batch : n;
-    return n < 16 ? 16 : n;
-}
-
 // Compares the cost of a frame with a value and without it.
 static int measure_value(struct tune *t, const int *solo, int row, int v)
 {
@@ -102,7 +94,7 @@ static int measure_value(struct tune *t, const int *solo, int row, int v)
     int at[TUNE_ROWS];
     memcpy(at, solo, sizeof(at));
     at[row] = v;
-    int err = tune_run(t, at, alone_frames(t, r, v), &trial);
+    int err = tune_run(t, at, t->seconds, &trial);
     if (err < 0 || tune_stopped(t))
         return err;
     r->cost[v] = trial.cost;
@@ -187,7 +179,7 @@ static int measure_costs(struct tune *t)
 {
     int solo[TUNE_ROWS];
     alone(t, solo);
-    int err = tune_run(t, solo, alone_frames(t, NULL, 0), &t->base);
+    int err = tune_run(t, solo, t->seconds, &t->base);
     if (err < 0 || tune_stopped(t))
         return err;
     if (!t->base.fps) {
@@ -202,20 +194,17 @@ static int measure_costs(struct tune *t)
     return err;
 }
 
-int tune_size_trials(struct tune *t)
+int tune_run_given(struct tune *t)
 {
     static const int none[TUNE_ROWS] = {0};
-    double seconds = tachy_settings_float(t->c->settings, "tune.trial_seconds");
-    int64_t most = tachy_settings_int(t->c->settings, "input.max_frames");
-    int err = tune_run(t, none, most && most < 60 ? most : 60, &t->given);
+    t->seconds = tachy_settings_float(t->c->settings, "tune.trial_seconds");
+    int err = tune_run(t, none, t->seconds, &t->given);
     if (err < 0 || tune_stopped(t))
         return err;
     if (!t->given.fps) {
         message_error("the command as given fails: %s", t->given.why);
         return TACHY_ERR_UNAVAILABLE;
     }
-    t->frames = (int64_t)fmax(16, t->given.fps * seconds);
-    t->frames = most && t->frames > most ? most : t->frames;
     return TACHY_OK;
 }
 
@@ -303,14 +292,14 @@ static double median(const struct tune_setting *s)
 }
 
 // One turn of all that are left, the command first: the pairs that gains come from.
-static int play_round(struct tune *t, int round, int64_t frames)
+static int play_round(struct tune *t, int round, double seconds)
 {
     double base = 0;
     for (int i = 0; i < t->n_final && !tune_stopped(t); i++) {
         struct tune_setting *s = &t->final[i];
         if (s->why[0] && i)
             continue;
-        int err = tune_run(t, s->at, frames, &s->last);
+        int err = tune_run(t, s->at, seconds, &s->last);
         if (err < 0 || tune_stopped(t))
             return err;
         base = i ? base : score(t, &s->last);
@@ -402,14 +391,14 @@ int tune_search(struct tune *t)
 {
     for (int i = 0; i < t->n_rows; i++)
         t->row[i].gain[0] = 1;
-    int err = tune_size_trials(t);
+    int err = tune_run_given(t);
     if (err == TACHY_OK && !tune_stopped(t))
         err = measure_costs(t);
     if (err < 0 || !t->given.fps || !t->base.fps)
         return err;
     predict(t);
     for (int r = 0; r < TUNE_ROUNDS && err == TACHY_OK && !tune_stopped(t); r++) {
-        err = play_round(t, r, r ? t->frames : (t->frames + 1) / 2); // the first only sorts out the slow ones
+        err = play_round(t, r, r ? t->seconds : t->seconds / 2); // the first only sorts out the slow ones
         if (err == TACHY_OK && drop_half(t) <= 1 && r >= 1)
             break;
     }

@@ -164,7 +164,7 @@ static void read_cost(struct tune_cost *c, const json_t *o)
 static void read_summary(struct tune_trial *out, const json_t *o)
 {
     const json_t *v = json_object_get(o, "verdict");
-    out->fps = get(o, "frames") / get(o, "seconds");
+    out->fps = get(o, "steady_fps") > 0 ? get(o, "steady_fps") : get(o, "frames") / get(o, "seconds");
     out->p99_ms = get(json_object_get(o, "latency_ms"), "p99");
     out->memory_mib = get(o, "peak_memory_mib");
     read_cost(&out->cost, o);
@@ -178,7 +178,7 @@ static void read_summary(struct tune_trial *out, const json_t *o)
     out->gain = get(v, "expected_gain");
 }
 
-int tune_run(struct tune *t, const int *at, int64_t frames, struct tune_trial *out)
+int tune_run(struct tune *t, const int *at, double seconds, struct tune_trial *out)
 {
     struct words w = {0};
     char path[128];
@@ -190,8 +190,7 @@ int tune_run(struct tune *t, const int *at, int64_t frames, struct tune_trial *o
     add_word_to(&w, "--run.quiet=yes");
     add_word_to(&w, "--output.overwrite=yes");
     add_word_to(&w, "--output.file=%s", t->output);
-    if (frames)
-        add_word_to(&w, "--input.max_frames=%lld", (long long)frames);
+    add_word_to(&w, "--run.time_limit=%g", seconds);
     add_values(t, at, &w);
     int err = run(t, &w, false, &status);
     if (err < 0)

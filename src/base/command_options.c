@@ -62,7 +62,7 @@ const struct tachy_option tachy_command_options[] = {
     {"tune.fix", "fix", 0, TACHY_OPT_LIST, .arg = "KEY=VALUE", .group = "Tune", .verbs = TACHY_VERB_TUNE,
      .command_only = true, .help = "leave this setting at VALUE; so is each that the command gives"},
     {"tune.trial_seconds", "trial-seconds", 0, TACHY_OPT_FLOAT, "2", .min = 0.01, .max = 600, .arg = "S", .group = "Tune",
-     .verbs = TACHY_VERB_TUNE, .command_only = true, .help = "how long a trial of the command as given takes"},
+     .verbs = TACHY_VERB_TUNE, .command_only = true, .help = "how long a trial takes after its first frame"},
     {"tune.save_config", "save-config", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Tune", .verbs = TACHY_VERB_TUNE,
      .command_only = true, .help = "write the settings that were found as a configuration file, for -c FILE"},
     {"tune.again", "again", 0, TACHY_OPT_BOOL, "no", .group = "Tune", .verbs = TACHY_VERB_TUNE, .command_only = true,

@@ -53,7 +53,7 @@ const struct tachy_option tachy_source_options[] = {
     {"pipeline.stages.decode.threads", "decode-threads", 0, TACHY_OPT_INT, "0", .max = TACHY_THREADS_MAX,
      .group = "Input", .verbs = TACHY_VERB_RUN | TACHY_VERB_CURATE, .help = "threads that decode, of all decoders together; 0: by picture size and cores"},
     {"pipeline.stages.decode.decoders", "decoders", 0, TACHY_OPT_INT, "0", .max = TACHY_THREADS_MAX, .group = "Input",
-     .verbs = TACHY_VERB_RUN | TACHY_VERB_CURATE,
+     .tune = "1|2|4|8", .verbs = TACHY_VERB_RUN | TACHY_VERB_CURATE,
      .help = "decoders of one file side by side; 0: one a core where results are small (mask, json), on a GPU one "
              "for 250 frames, else 1"},
     {0},

@@ -176,6 +176,24 @@ class Tune(Case):
         self.assertNotIn("auto-tune", one.stderr)
         self.assertEqual((self.tmp / "one.md5").read_text(), (self.tmp / "auto.md5").read_text())
 
+    def test_a_time_limit_ends_a_run_as_the_input_would(self):
+        """What is written is the beginning of the whole, without gaps, however many decoders."""
+        args = ("segment", "--provider", "null", "--provider-option", "sleep_us=10000", "--mode", "mask", "-f", "framemd5", "-y")
+        clip = self.tmp / "long.mp4"
+        ffmpeg("-f", "lavfi", "-i", "testsrc2=s=128x96:r=25:d=40", "-c:v", "libx264", "-preset", "ultrafast", "-g", 25, clip)
+        run(*args, "-o", self.tmp / "whole.md5", "--workers", "8", clip)
+        whole = (self.tmp / "whole.md5").read_text().splitlines()
+        for decoders in (1, 3):
+            with self.subTest(decoders=decoders):
+                run(*args, "-o", self.tmp / "part.md5", "--workers", "1", "--time-limit", "0.4", "--decoders", decoders, "--json=s.json", clip,
+                    cwd=self.tmp)
+                s, part = json.loads((self.tmp / "s.json").read_text()), (self.tmp / "part.md5").read_text().splitlines()
+                self.assertFalse(s["interrupted"])
+                self.assertLess(s["frames"], 1000)
+                self.assertGreater(s["frames"], 1)
+                self.assertEqual(part, whole[:len(part)])
+                self.assertGreater(s["steady_fps"], 0)
+
     def test_interrupt_keeps_the_best(self):
         """A stop in a later row keeps what the first row gained."""
         only = "performance.frame_skip_enabled,model.batch_size=2|3|4|5|6|7|8|9|10|11"
