@@ -75,25 +75,6 @@ static void draw_box(struct drawing *d, const struct tachy_region *r, struct tac
         add(d, color, x[i], y[i], x[(i + 1) % 4], y[(i + 1) % 4], d->line / 2);
 }
 
-enum { TINT = 120 }; // alpha of a mask
-
-// A mask of the frame's own pixels as the runs of its rows.
-static void draw_mask(struct drawing *d, const struct tachy_mask *m, struct tachy_shape color)
-{
-    if (!m->data || m->width != m->region.w || m->height != m->region.h)
-        return;
-    color.alpha = TINT;
-    for (int y = 0; y < m->height; y++) {
-        const uint8_t *row = m->data + y * m->stride;
-        for (int x = 0, end; x < m->width; x = end) {
-            for (end = x + 1; end < m->width && row[end] >> 7 == row[x] >> 7; end++)
-                ;
-            if (row[x] >> 7)
-                add(d, color, m->region.x + x, m->region.y + y, m->region.x + end, m->region.y + y + 1, -1);
-        }
-    }
-}
-
 static const float SEEN = 0.3f; // score from which a point is drawn
 
 // Many points are small, so that they do not hide what they are on.
@@ -172,7 +153,6 @@ int tachy_overlay_shapes(struct tachy_shapes *to, const struct tachy_overlay_par
     for (int i = 0; i < nb; i++) {
         const struct tachy_region *r = &regions[i];
         struct tachy_shape color = paint(&d, color_of(r, i));
-        draw_mask(&d, &r->mask, color);
         if (!p->no_boxes)
             draw_box(&d, r, color);
         if (!p->no_points) {
@@ -202,6 +182,24 @@ struct tachy_canvas tachy_overlay_canvas(const tachy_frame *f, uint8_t *const da
         }
     }
     return c;
+}
+
+enum { TINT = 120 }; // alpha of a mask
+
+void tachy_overlay_tint(const struct tachy_region *regions, int nb, const tachy_frame *f, uint8_t *const data[4], const ptrdiff_t stride[4])
+{
+    const struct tachy_canvas c = tachy_overlay_canvas(f, data, stride);
+    const struct drawing d = {.f = f};
+    for (int i = 0; i < nb; i++) {
+        const struct tachy_mask *m = &regions[i].mask;
+        if (!m->data || m->width != m->region.w || m->height != m->region.h)
+            continue;
+        struct tachy_shape color = paint(&d, color_of(&regions[i], i));
+        color.x0 = (float)m->region.x, color.y0 = (float)m->region.y;
+        color.x1 = (float)(m->region.x + m->width), color.y1 = (float)(m->region.y + m->height);
+        color.alpha = TINT;
+        tachy_ref_tint(&c, &color, m->data, m->stride);
+    }
 }
 
 void tachy_overlay_draw(const struct tachy_shapes *s, const tachy_frame *f, uint8_t *const data[4],

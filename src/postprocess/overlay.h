@@ -34,6 +34,8 @@ int tachy_overlay_shapes(struct tachy_shapes *to, const struct tachy_overlay_par
 void tachy_overlay_copy(const tachy_frame *in, tachy_frame *out);
 // Where the samples of planes of the format and size of `f` lie, for who draws himself.
 struct tachy_canvas tachy_overlay_canvas(const tachy_frame *f, uint8_t *const data[4], const ptrdiff_t stride[4]);
+// Tints what the masks of regions cover, those that have the frame's own pixels, before shapes are drawn.
+void tachy_overlay_tint(const struct tachy_region *regions, int nb, const tachy_frame *f, uint8_t *const data[4], const ptrdiff_t stride[4]);
 // Draws into planes of the format and size of `f`.
 void tachy_overlay_draw(const struct tachy_shapes *s, const tachy_frame *f, uint8_t *const data[4],
                         const ptrdiff_t stride[4]);

@@ -79,3 +79,58 @@ void tachy_ref_draw(const struct tachy_canvas *c, const struct tachy_shape *shap
         for (int i = 0; i < c->nb; i++)
             draw_component(c, &shapes[k], i, i ? c->chroma_x : 0, i ? c->chroma_y : 0);
 }
+
+// How many of a cell's pixels are in the mask, by columns x0..x1 and rows y0..y1 of it.
+static int count(const uint8_t *mask, ptrdiff_t stride, int x0, int x1, int y0, int y1)
+{
+    int n = 0;
+    for (int y = y0; y < y1; y++)
+        for (int x = x0; x < x1; x++)
+            n += mask[y * stride + x] >> 7;
+    return n;
+}
+
+static int lower(int a, int b) { return a < b ? a : b; }
+static int higher(int a, int b) { return a > b ? a : b; }
+
+static void tint_component(const struct tachy_canvas *c, const struct tachy_shape *s, const uint8_t *mask, ptrdiff_t stride, int i, int sx,
+                           int sy)
+{
+    const int left = (int)s->x0, top = (int)s->y0, right = lower((int)s->x1, c->width), bottom = lower((int)s->y1, c->height);
+    for (int y = top >> sy; y << sy < bottom; y++) {
+        int y0 = higher(y << sy, top), y1 = lower((y + 1) << sy, bottom), rows = lower((y + 1) << sy, c->height) - (y << sy);
+        for (int x = left >> sx; x << sx < right; x++) {
+            int n = count(mask, stride, higher(x << sx, left) - left, lower((x + 1) << sx, right) - left, y0 - top, y1 - top);
+            int columns = lower((x + 1) << sx, c->width) - (x << sx);
+            if (n)
+                blend(c, i, x, y, s->code[i], (float)n / (float)(rows * columns) * s->alpha / 255);
+        }
+    }
+}
+
+// The same where a cell is a pixel of one byte: what becomes of each value is known beforehand.
+static void tint_bytes(const struct tachy_canvas *c, const struct tachy_shape *s, const uint8_t *mask, ptrdiff_t stride, int i)
+{
+    const int left = (int)s->x0, top = (int)s->y0, right = lower((int)s->x1, c->width), bottom = lower((int)s->y1, c->height);
+    uint8_t to[256];
+    for (int v = 0; v < 256; v++)
+        to[v] = (uint8_t)floorf((float)v + ((float)s->code[i] - (float)v) * (float)s->alpha / 255 + 0.5f);
+    for (int y = top; y < bottom; y++) {
+        const uint8_t *in = mask + (y - top) * stride;
+        uint8_t *row = c->component[i].data + y * c->component[i].stride;
+        for (int x = left; x < right; x++)
+            if (in[x - left] >> 7)
+                row[(ptrdiff_t)x * c->component[i].step] = to[row[(ptrdiff_t)x * c->component[i].step]];
+    }
+}
+
+void tachy_ref_tint(const struct tachy_canvas *c, const struct tachy_shape *s, const uint8_t *mask, ptrdiff_t stride)
+{
+    for (int i = 0; i < c->nb; i++) {
+        int sx = i ? c->chroma_x : 0, sy = i ? c->chroma_y : 0;
+        if (c->bytes == 1 && !sx && !sy)
+            tint_bytes(c, s, mask, stride, i);
+        else
+            tint_component(c, s, mask, stride, i, sx, sy);
+    }
+}

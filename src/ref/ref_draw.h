@@ -32,3 +32,5 @@ void tachy_ref_rows(const struct tachy_shape *s, int height, int *y0, int *y1);
 void tachy_ref_columns(const struct tachy_shape *s, int width, int y0, int y1, int *x0, int *x1);
 // value + (code - value) * alpha * cover, rounded; the mean cover of its pixels for a chroma sample.
 void tachy_ref_draw(const struct tachy_canvas *c, const struct tachy_shape *shapes, int n);
+// A rectangle in whole pixels, where a mask as large, with `stride` bytes from row to row, is at least 128.
+void tachy_ref_tint(const struct tachy_canvas *c, const struct tachy_shape *s, const uint8_t *mask, ptrdiff_t stride);

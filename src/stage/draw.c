@@ -75,6 +75,7 @@ static int draw(const struct tachy_draw *d, struct tachy_shapes *shapes, struct 
     uint8_t *planes[4];
     for (int i = 0; i < 4; i++)
         planes[i] = tachy_frame_writable(item->out, i);
+    tachy_overlay_tint(r->regions, r->nb_regions, item->out, planes, item->out->stride);
     tachy_overlay_draw(shapes, item->out, planes, item->out->stride);
     return TACHY_OK;
 }
