@@ -112,9 +112,10 @@ static void tint_component(const struct tachy_canvas *c, const struct tachy_shap
 static void tint_bytes(const struct tachy_canvas *c, const struct tachy_shape *s, const uint8_t *mask, ptrdiff_t stride, int i)
 {
     const int left = (int)s->x0, top = (int)s->y0, right = lower((int)s->x1, c->width), bottom = lower((int)s->y1, c->height);
+    const float weight = (float)s->alpha / 255;
     uint8_t to[256];
     for (int v = 0; v < 256; v++)
-        to[v] = (uint8_t)floorf((float)v + ((float)s->code[i] - (float)v) * (float)s->alpha / 255 + 0.5f);
+        to[v] = (uint8_t)floorf((float)v + ((float)s->code[i] - (float)v) * weight + 0.5f);
     for (int y = top; y < bottom; y++) {
         const uint8_t *in = mask + (y - top) * stride;
         uint8_t *row = c->component[i].data + y * c->component[i].stride;

@@ -207,6 +207,34 @@ TEST(an_overlay_in_every_format)
     }
 }
 
+// A mask without gaps is a rectangle, at the edge of the picture too; beside it nothing changes.
+TEST(a_tint_is_a_rectangle)
+{
+    enum { W = 63, H = 41, ROW = 1024, WIDE = 22, HIGH = 9 };
+    static uint8_t drawn[4][ROW * H], tinted[4][ROW * H], mask[WIDE * HIGH];
+    memset(mask, 128, sizeof(mask));
+    for (int f = 1; f < TACHY_PIX_COUNT; f++) {
+        for (int at = 0; at < 2; at++) {
+            const struct tachy_pix_desc *d = tachy_pix_desc((enum tachy_pix)f);
+            struct tachy_shape box = {at ? W - WIDE : 11, at ? H - HIGH : 13, at ? W : 11 + WIDE, at ? H : 13 + HIGH, -1, {1, 2, 3}, 120};
+            tachy_frame head = {.format = (enum tachy_pix)f, .width = W, .height = H};
+            uint8_t *planes[2][4];
+            ptrdiff_t stride[4] = {ROW, ROW, ROW, ROW};
+            for (int i = 0; i < 4; i++) {
+                planes[0][i] = drawn[i];
+                planes[1][i] = tinted[i];
+                for (int k = 0; k < ROW * H; k++)
+                    drawn[i][k] = tinted[i][k] = (uint8_t)(d->bytes == 2 ? 0 : k * 7 + i);
+            }
+            struct tachy_canvas c = tachy_overlay_canvas(&head, planes[0], stride);
+            tachy_ref_draw(&c, &box, 1);
+            c = tachy_overlay_canvas(&head, planes[1], stride);
+            tachy_ref_tint(&c, &box, mask, WIDE);
+            CHECK(!memcmp(drawn, tinted, sizeof(drawn)));
+        }
+    }
+}
+
 // Regions with all that can be drawn, also far outside of the picture and without extents.
 TEST(an_overlay_of_odd_regions)
 {
@@ -278,6 +306,6 @@ TEST(numbers_as_text)
 
 TEST_MAIN(TEST_CASE(suppression_is_the_twin_s), TEST_CASE(a_region_comes_back_from_its_view), TEST_CASE(maps_of_views),
           TEST_CASE(a_crop_turns_with_its_points), TEST_CASE(lists_keep_what_regions_point_to), TEST_CASE(lists_as_bytes),
-          TEST_CASE(an_overlay_in_every_format), TEST_CASE(an_overlay_of_odd_regions),
+          TEST_CASE(an_overlay_in_every_format), TEST_CASE(an_overlay_of_odd_regions), TEST_CASE(a_tint_is_a_rectangle),
           TEST_CASE(regions_as_text),
           TEST_CASE(numbers_as_text))
