@@ -28,7 +28,8 @@ struct device {
     struct v4l2_pix_format pix; // as it takes them
     enum AVPixelFormat format;
     struct tachy_upright upright;
-    uint8_t *picture; // pix.sizeimage bytes
+    uint8_t *picture;
+    size_t bytes; // of a picture; pix.sizeimage may be more, whole pages, but readers expect these
 };
 
 static struct device *device_of(const tachy_sink *s) { return (struct device *)(uintptr_t)s->priv; }
@@ -55,14 +56,16 @@ static int device_open(tachy_sink *s)
 
 static bool is_bt601(struct tachy_color c) { return c.matrix == AVCOL_SPC_SMPTE170M || c.matrix == AVCOL_SPC_BT470BG; }
 
-// Bytes of a row of the first plane, and of a picture, at least.
+// Bytes of a row of the first plane, at least.
 static uint32_t row_of(const struct v4l2_pix_format *p) { return p->pixelformat == V4L2_PIX_FMT_YUYV ? (p->width + 1) / 2 * 4 : p->width; }
 
-static bool is_whole(const struct v4l2_pix_format *p)
+// Of a picture; 0: the format has no room for it.
+static size_t bytes_of(const struct v4l2_pix_format *p)
 {
     uint64_t luma = (uint64_t)p->bytesperline * p->height, chroma = (uint64_t)(p->bytesperline + 1) / 2 * ((p->height + 1) / 2);
     uint64_t all = luma + (p->pixelformat == V4L2_PIX_FMT_YUV420 ? 2 * chroma : 0);
-    return p->width && p->height && p->width <= 65535 && p->height <= 65535 && p->bytesperline >= row_of(p) && p->sizeimage >= all;
+    bool room = p->width && p->height && p->width <= 65535 && p->height <= 65535 && p->bytesperline >= row_of(p) && p->sizeimage >= all;
+    return room ? all : 0;
 }
 
 // Of what it may take: the driver puts its own format and size in the place of those that it does not.
@@ -84,7 +87,8 @@ static int set_format(tachy_sink *s, int width, int height, bool bt601)
         }
         d->pix = f.fmt.pix;
         d->format = known[i].format;
-        if (d->pix.pixelformat == known[i].fourcc && is_whole(&d->pix))
+        d->bytes = bytes_of(&d->pix);
+        if (d->pix.pixelformat == known[i].fourcc && d->bytes)
             return TACHY_OK;
     }
     return tachy_fail(s->params.log, TACHY_ERR_UNSUPPORTED, "%s: takes neither yuv420p nor yuyv422; set another format of the device",
@@ -100,7 +104,7 @@ static int device_start(tachy_sink *s, const struct tachy_video_info *info)
     int err = set_format(s, width, height, is_bt601(c));
     if (err < 0)
         return err;
-    if (!(d->picture = calloc(1, d->pix.sizeimage)))
+    if (!(d->picture = calloc(1, d->bytes)))
         return TACHY_ERR_NOMEM;
     tachy_msg(s->params.log, TACHY_LOG_INFO, "%s: takes %ux%u, %s", s->params.url, d->pix.width, d->pix.height,
               av_get_pix_fmt_name(d->format));
@@ -129,7 +133,7 @@ static int put(tachy_sink *s)
     const int *stop = s->params.stop;
     uint64_t stopped = 0, begun = tachy_now_ns();
     for (;;) {
-        ssize_t n = write(d->fd, d->picture, d->pix.sizeimage);
+        ssize_t n = write(d->fd, d->picture, d->bytes);
         if (n >= 0)
             break;
         if (errno != EAGAIN && errno != EINTR)
@@ -141,7 +145,7 @@ static int put(tachy_sink *s)
         poll(&(struct pollfd){.fd = d->fd, .events = POLLOUT}, 1, 100);
     }
     s->write_ns += tachy_now_ns() - begun;
-    s->bytes += d->pix.sizeimage;
+    s->bytes += (int64_t)d->bytes;
     return TACHY_OK;
 }
 

@@ -91,7 +91,8 @@ static int set_output(struct v4l2_format *f)
     p->pixelformat = v4l2_fourcc(name[0], name[1], name[2], name[3]);
     bool packed = p->pixelformat == V4L2_PIX_FMT_YUYV;
     p->bytesperline = stride ? stride : packed ? 2 * p->width : p->width;
-    p->sizeimage = packed ? p->bytesperline * p->height : p->bytesperline * p->height * 3 / 2;
+    uint32_t bytes = packed ? p->bytesperline * p->height : p->bytesperline * p->height * 3 / 2;
+    p->sizeimage = (bytes + 4095) / 4096 * 4096; // whole pages, as v4l2loopback says
     return 0;
 }
 
