@@ -17,6 +17,7 @@ enum tachy_dtype {
     TACHY_I8 = 4,
     TACHY_I32 = 5,
     TACHY_I64 = 6,
+    TACHY_BF16 = 7, // the upper half of a binary32; inside of plans alone
 };
 
 #define TACHY_MAX_GPUS 16 // those that CUDA counts behind them are not used
@@ -39,7 +40,7 @@ struct tachy_tensor {
 
 // Bytes per element; 0 for an unknown type. Thread-safe.
 TACHY_API size_t tachy_dtype_size(enum tachy_dtype t);
-// "float32", "float16", "uint8", "int8", "int32", "int64", or "?". Static string.
+// "float32", "float16", "uint8", "int8", "int32", "int64", "bfloat16", or "?". Static string.
 TACHY_API const char *tachy_dtype_name(enum tachy_dtype t);
 
 // Product of the shape: 1 for rank 0, 0 for an empty tensor, -1 where an extent is

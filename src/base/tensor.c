@@ -9,6 +9,7 @@ size_t tachy_dtype_size(enum tachy_dtype t)
     case TACHY_I32:
         return 4;
     case TACHY_F16:
+    case TACHY_BF16:
         return 2;
     case TACHY_U8:
     case TACHY_I8:
@@ -34,6 +35,8 @@ const char *tachy_dtype_name(enum tachy_dtype t)
         return "int32";
     case TACHY_I64:
         return "int64";
+    case TACHY_BF16:
+        return "bfloat16";
     }
     return "?";
 }

@@ -159,6 +159,7 @@ enum {
     CUBLAS_ALGO_DEFAULT = -1,
     CUBLAS_F32 = 0, // cudaDataType
     CUBLAS_F16 = 2,
+    CUBLAS_BF16 = 14,
     CUBLAS_COMPUTE_F32 = 68,
     CUBLAS_COMPUTE_TF32 = 77,
 };

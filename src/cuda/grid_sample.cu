@@ -153,9 +153,5 @@ int tachy_cuda_run_grid_sample(const struct tachy_cuda_grid_sample *a, cuda_stre
     for (int d = 0; d < a->dims; d++)
         if (a->size[d] < 1 || a->out[d] < 1)
             return cudaErrorInvalidValue;
-    if (a->dtype == TACHY_F32)
-        return launch_form<float>(a, stream);
-    if (a->dtype == TACHY_F16)
-        return launch_form<half16>(a, stream);
-    return cudaErrorInvalidValue;
+    return of_floats(a->dtype, [&](auto t) { return launch_form<decltype(t)>(a, stream); });
 }

@@ -17,7 +17,7 @@ struct tachy_cuda_grid_sample {
     int out[3];                 // of the output
     int dims;                   // 2 or 3; CUBIC: 2
     int channels, count;        // pictures, at most 65535
-    enum tachy_dtype dtype;     // F32 or F16; sums are float32
+    enum tachy_dtype dtype;     // of floats; sums are float32
     int mode, outside, align;   // TACHY_GRID_*
 };
 TACHY_CUDA_LAUNCHER(grid_sample, tachy_cuda_grid_sample)

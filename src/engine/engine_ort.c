@@ -93,6 +93,8 @@ static ONNXTensorElementDataType type_of(enum tachy_dtype t)
         return ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32;
     case TACHY_I64:
         return ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64;
+    case TACHY_BF16:
+        return ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16;
     }
     return ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
 }

@@ -179,7 +179,7 @@ void f64_binary(const struct f64_node *f)
     f64_walk_broadcast(&w, 0, n->in[0]);
     f64_walk_broadcast(&w, 1, n->in[1]);
     int64_t i = 0;
-    bool cut = n->attr.binary == TACHY_PLAN_DIV && n->out->dtype != TACHY_F32 && n->out->dtype != TACHY_F16; // whole numbers
+    bool cut = n->attr.binary == TACHY_PLAN_DIV && !tachy_is_float(n->out->dtype); // whole numbers
     do {
         double v = combined(n->attr.binary, f->in[0][w.at[0]], f->in[1][w.at[1]]);
         f->out[i++] = cut ? trunc(v) : v;

@@ -259,7 +259,7 @@ struct tachy_use {
 // A tensor: an input of the graph, a constant, or what a node makes.
 //
 // Types: what is computed are floats, F32 as a front end makes them; a pass may give a value that a node makes the
-// type F16 (tachy_plan_half()): it is rounded to it where it is stored, or not at all by a back end without float16.
+// type F16 or BF16 (tachy_plan_half()): it is rounded to it where it is stored, or not at all by a back end without them.
 // Values of U8, I8, I32 and I64 hold whole numbers of magnitude
 // `most` at the most (a truth value is a U8 of 0 or 1), so a back end may hold every element as a
 // float where `most` is at most TACHY_PLAN_WHOLE. Where it is larger each element is a float all the same (Cast
@@ -268,6 +268,8 @@ struct tachy_use {
 // beyond TACHY_PLAN_WHOLE are out of range), as truth values, for their sign, compared with smaller constants. Which operators take and make them is in
 // tachy_graph_verify(); RESHAPE gives the same numbers another type.
 enum { TACHY_PLAN_WHOLE = 1 << 24 };
+static inline bool tachy_is_half(enum tachy_dtype t) { return t == TACHY_F16 || t == TACHY_BF16; }
+static inline bool tachy_is_float(enum tachy_dtype t) { return t == TACHY_F32 || tachy_is_half(t); }
 #define TACHY_PLAN_ANY INT64_MAX
 struct tachy_value {
     int id; // in the order of creation, for people

@@ -5,8 +5,8 @@
 
 static void print_shape(FILE *f, const struct tachy_value *v)
 {
-    static const char *const types[] = {"?", "f32", "f16", "u8", "i8", "i32", "i64"};
-    fputs(types[TACHY_CLAMP((int)v->dtype, 0, 6)], f);
+    static const char *const types[] = {"?", "f32", "f16", "u8", "i8", "i32", "i64", "bf16"};
+    fputs(types[TACHY_CLAMP((int)v->dtype, 0, 7)], f);
     fputc('[', f);
     for (int i = 0; i < v->rank; i++)
         fprintf(f, "%s%lld", i ? "x" : "", (long long)v->shape[i]);

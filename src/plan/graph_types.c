@@ -37,13 +37,13 @@ double tachy_constant_at(const struct tachy_value *v, int64_t i)
 int64_t tachy_constant_most(const struct tachy_value *v)
 {
     double most = 0;
-    int64_t n = v->dtype == TACHY_F16 ? 0 : tachy_value_elements(v);
+    int64_t n = tachy_is_half(v->dtype) ? 0 : tachy_value_elements(v);
     for (int64_t i = 0; i < n; i++)
         most = fmax(most, fabs(tachy_constant_at(v, i)));
     return most > 1e15 ? INT64_MAX : (int64_t)most;
 }
 
-static bool is_float(const struct tachy_value *v) { return v->dtype == TACHY_F32 || v->dtype == TACHY_F16; }
+static bool is_float(const struct tachy_value *v) { return tachy_is_float(v->dtype); }
 
 static int64_t of(const struct tachy_node *n, int i) { return n->in[i] ? n->in[i]->most : 0; }
 

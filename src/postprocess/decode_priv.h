@@ -49,6 +49,7 @@ static inline float decode_at(const struct decode_part *part, const struct tachy
     case TACHY_I8: return ((const int8_t *)t->data)[i];
     case TACHY_I32: return (float)((const int32_t *)t->data)[i];
     case TACHY_I64: return (float)((const int64_t *)t->data)[i];
+    case TACHY_BF16: break; // of no output
     }
     return NAN;
 }

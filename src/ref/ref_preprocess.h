@@ -114,3 +114,21 @@ static inline float tachy_ref_float(uint16_t half)
     } v = {sign | (exp == 31 ? 0x7f800000u | frac << 13 : (exp + 112) << 23 | frac << 13)};
     return v.f;
 }
+
+// bfloat16 of a float, the upper half of its bits, rounded to nearest even; NaN stays NaN. And back, exactly.
+static inline uint16_t tachy_ref_bfloat(float v)
+{
+    union {
+        float f;
+        uint32_t u;
+    } bits = {v};
+    return v != v ? 0x7fff : (uint16_t)((bits.u + 0x7fff + (bits.u >> 16 & 1)) >> 16);
+}
+static inline float tachy_ref_bfloat_float(uint16_t bfloat)
+{
+    union {
+        uint32_t u;
+        float f;
+    } v = {(uint32_t)bfloat << 16};
+    return v.f;
+}

@@ -32,11 +32,12 @@ static void lay(int64_t step[3], int64_t *chan, int64_t *next, const int size[3]
 
 static void draw(struct check *c, struct grid_case *g)
 {
+    static const enum tachy_dtype types[] = {TACHY_F32, TACHY_F16, TACHY_BF16};
     struct tachy_cuda_grid_sample *p = &g->p;
     *p = (struct tachy_cuda_grid_sample){
         .size = {check_range(c, 1, 40), check_range(c, 1, 30), 1}, .out = {check_range(c, 1, 40), check_range(c, 1, 30), 1},
         .dims = check_range(c, 2, 3), .channels = check_range(c, 0, 1) ? check_range(c, 1, 9) : 8 * check_range(c, 1, 3),
-        .count = check_range(c, 1, 2), .dtype = check_range(c, 0, 1) ? TACHY_F32 : TACHY_F16,
+        .count = check_range(c, 1, 2), .dtype = types[check_range(c, 0, 2)],
         .mode = check_range(c, 0, 2), .outside = check_range(c, 0, 2), .align = check_range(c, 0, 1),
     };
     if (p->mode == TACHY_GRID_CUBIC)
@@ -59,6 +60,8 @@ static void draw(struct check *c, struct grid_case *g)
         g->src[i] = check_float(c, -1, 1);
         if (p->dtype == TACHY_F16)
             g->src[i] = tachy_ref_float(((uint16_t *)g->data)[i] = tachy_ref_half(g->src[i]));
+        else if (p->dtype == TACHY_BF16)
+            g->src[i] = tachy_ref_bfloat_float(((uint16_t *)g->data)[i] = tachy_ref_bfloat(g->src[i]));
         else
             ((float *)g->data)[i] = g->src[i];
     }
@@ -98,8 +101,10 @@ static void one(struct check *c)
             int64_t at = k / p->channels * p->next_dst + ch * p->chan_dst + to[0] * p->step_dst[0] +
                          to[1] * p->step_dst[1] + to[2] * p->step_dst[2];
             float want = twin(&g, k / p->channels, ch, to);
-            float v = p->dtype == TACHY_F32 ? ((float *)got)[at] : tachy_ref_float(((uint16_t *)got)[at]);
-            double off = fabs((double)v - (double)want), allowed = p->dtype == TACHY_F32 ? 0 : fabs((double)want) / 2048;
+            const uint16_t half = ((const uint16_t *)got)[p->dtype == TACHY_F32 ? 0 : at];
+            float v = p->dtype == TACHY_F32 ? ((float *)got)[at] : p->dtype == TACHY_F16 ? tachy_ref_float(half) : tachy_ref_bfloat_float(half);
+            double off = fabs((double)v - (double)want), unit = p->dtype == TACHY_F32 ? 0 : p->dtype == TACHY_F16 ? 1.0 / 2048 : 1.0 / 255;
+            double allowed = fabs((double)want) * unit;
             worst = off - allowed > worst || off != off ? off - allowed : worst;
         }
     check_case(c, worst < 4e-6, "grid sample %d-D mode %d outside %d align %d type %d: off by %g", p->dims, p->mode,

@@ -1,6 +1,7 @@
 #include "check_nn.h"
 
 #include "base/base.h"
+#include "plan/graph.h"
 #include "ref/ref_preprocess.h"
 
 #include <math.h>
@@ -12,6 +13,7 @@ static void set(const struct nn_buffer *b, void *data, size_t i)
     float v = b->value[i];
     switch (b->dtype) {
     case TACHY_F16: ((uint16_t *)data)[i] = tachy_ref_half(v); break;
+    case TACHY_BF16: ((uint16_t *)data)[i] = tachy_ref_bfloat(v); break;
     case TACHY_U8: ((uint8_t *)data)[i] = (uint8_t)v; break;
     case TACHY_I8: ((int8_t *)data)[i] = (int8_t)v; break;
     case TACHY_I32: ((int32_t *)data)[i] = (int32_t)v; break;
@@ -24,6 +26,7 @@ static float get(const struct nn_buffer *b, const void *data, size_t i)
 {
     switch (b->dtype) {
     case TACHY_F16: return tachy_ref_float(((const uint16_t *)data)[i]);
+    case TACHY_BF16: return tachy_ref_bfloat_float(((const uint16_t *)data)[i]);
     case TACHY_U8: return ((const uint8_t *)data)[i];
     case TACHY_I8: return ((const int8_t *)data)[i];
     case TACHY_I32: return (float)((const int32_t *)data)[i];
@@ -47,12 +50,15 @@ void nn_put(struct check *c, struct nn_buffer *b)
     free(data);
 }
 
+enum tachy_dtype nn_half(struct check *c) { return check_range(c, 0, 1) ? TACHY_F16 : TACHY_BF16; }
+enum tachy_dtype nn_floats(struct check *c) { return check_range(c, 0, 1) ? TACHY_F32 : nn_half(c); }
+
 struct nn_buffer nn_random(struct check *c, size_t n, enum tachy_dtype dtype, float low, float high)
 {
     struct nn_buffer b = {malloc(TACHY_MAX(n, 1u) * sizeof(float)), n, dtype, 0};
     for (size_t i = 0; i < n; i++) {
         b.value[i] = check_float(c, low, high);
-        if (dtype != TACHY_F32 && dtype != TACHY_F16)
+        if (!tachy_is_float(dtype))
             b.value[i] = floorf(b.value[i]);
     }
     nn_put(c, &b);
@@ -63,8 +69,7 @@ struct nn_buffer nn_poison(struct check *c, size_t n, enum tachy_dtype dtype)
 {
     struct nn_buffer b = {malloc(TACHY_MAX(n, 1u) * sizeof(float)), n, dtype, 0};
     b.at = check_gpu_poison(c, n * tachy_dtype_size(dtype));
-    bool nan = dtype == TACHY_F32 || dtype == TACHY_F16;
-    if (nan) // all bits set is a NaN of both
+    if (tachy_is_float(dtype)) // all bits set is a NaN of each
         c->gpu->cu->fill(b.at, 0xff, n * tachy_dtype_size(dtype)), c->gpu->cu->stream_wait(NULL);
     return b;
 }
@@ -117,7 +122,7 @@ double nn_worst(const struct tachy_view *got, const struct tachy_view *want, dou
     return worst;
 }
 
-double nn_rounding(enum tachy_dtype dtype) { return dtype == TACHY_F16 ? 1.0 / 2047 : 1e-7; }
+double nn_rounding(enum tachy_dtype dtype) { return dtype == TACHY_F16 ? 1.0 / 2047 : dtype == TACHY_BF16 ? 1.0 / 255 : 1e-7; }
 
 struct tachy_nn_act nn_act(struct check *c, cuda_address slope, bool common)
 {

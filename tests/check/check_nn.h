@@ -7,9 +7,11 @@
 struct nn_buffer {
     float *value; // of all elements, also those between rows
     size_t n;
-    enum tachy_dtype dtype; // F32, F16 or a type of whole numbers
+    enum tachy_dtype dtype; // of floats or of whole numbers
     cuda_address at;
 };
+enum tachy_dtype nn_half(struct check *c);   // F16 or BF16
+enum tachy_dtype nn_floats(struct check *c); // one of those, or F32
 // Random numbers; of whole numbers between those limits.
 struct nn_buffer nn_random(struct check *c, size_t n, enum tachy_dtype dtype, float low, float high);
 // A result: NaN (of whole numbers -51 in each byte) until it is written.

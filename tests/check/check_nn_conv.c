@@ -9,7 +9,7 @@
 
 // Convolutions of cuda/nn against tachy_ref_conv(), which sums in double. Inputs are within 1 and weights within
 // 1 / sqrt(terms), so sums are about 1 and their rounding in float32 stays within 4e-6; activations are within 4e-6 of
-// it. float16 adds half a unit in the last place (1 / 2048 of the value, 3e-8 near 0). Pictures that the twin takes
+// it. float16 and bfloat16 add half a unit in the last place (1 / 2048 and 1 / 256 of the value). Pictures that the twin takes
 // too long for are compared with the kernel `conv`, which is checked by it.
 
 struct conv_case {
@@ -99,7 +99,7 @@ static void draw_shape(struct check *c, struct tachy_conv_shape *s, int most)
 
 static void plain(struct check *c)
 {
-    struct conv_case k = {.a = {.dtype = check_range(c, 0, 1) ? TACHY_F32 : TACHY_F16}};
+    struct conv_case k = {.a = {.dtype = nn_floats(c)}};
     struct tachy_conv_shape *s = &k.a.shape;
     draw_shape(c, s, 40);
     if (check_range(c, 0, 2) == 0) {
@@ -140,7 +140,7 @@ static void sums_right(struct check *c, struct conv_case *k, int nb_parts)
 
 static void depthwise(struct check *c)
 {
-    struct conv_case k = {.a = {.dtype = check_range(c, 0, 2) ? TACHY_F16 : TACHY_F32}};
+    struct conv_case k = {.a = {.dtype = nn_floats(c)}};
     struct tachy_conv_shape *s = &k.a.shape;
     draw_shape(c, s, 40);
     if (check_range(c, 0, 2)) {
@@ -170,7 +170,7 @@ static void own_weights(struct check *c, struct conv_case *k)
     size_t each = (size_t)(s->cout * s->cin * s->kh * s->kw);
     float limit = 1 / sqrtf((float)(s->cin * s->kh * s->kw));
     nn_close(c, &k->weights);
-    k->weights = nn_random(c, each * (size_t)s->n, TACHY_F16, -limit, limit);
+    k->weights = nn_random(c, each * (size_t)s->n, k->a.dtype, -limit, limit);
     k->a.weights = k->weights.at, k->a.weights_image = (int64_t)each;
 }
 
@@ -191,7 +191,7 @@ static void plain_images(struct check *c, const struct tachy_nn_conv *of, cuda_a
 // A tensor-core kernel's variant on a shape that the twin can do, or on a larger one against `conv`.
 static void cores(struct check *c, const char *name, conv_fn run, int variants, bool large)
 {
-    struct conv_case k = {.a = {.dtype = TACHY_F16}};
+    struct conv_case k = {.a = {.dtype = nn_half(c)}};
     struct tachy_conv_shape *s = &k.a.shape;
     draw_shape(c, s, 8);
     s->cin = 8 * check_range(c, 1, 12), s->cout = 8 * check_range(c, 1, 12);
@@ -202,14 +202,14 @@ static void cores(struct check *c, const char *name, conv_fn run, int variants, 
         s->pad_top = s->pad_left = s->pad_bottom = s->pad_right = s->kw / 2 * d;
     }
     make(c, &k, check_range(c, 0, 1) * 8, check_range(c, 0, 1), false);
-    struct nn_buffer plain = nn_poison(c, k.out.n, TACHY_F16), mine = k.out;
+    struct nn_buffer plain = nn_poison(c, k.out.n, k.a.dtype), mine = k.out;
     if (large && check_range(c, 0, 2) == 0)
         own_weights(c, &k);
     if (large)
         plain_images(c, &k.a, plain.at);
     nn_get(c, &plain);
     for (k.a.variant = 0; k.a.variant < variants; k.a.variant++) {
-        k.out = nn_poison(c, mine.n, TACHY_F16), k.a.out.data = k.out.at;
+        k.out = nn_poison(c, mine.n, k.a.dtype), k.a.out.data = k.out.at;
         int status = run(&k.a, c->gpu->stream);
         if (status != CUDA_INVALID_VALUE) {
             check_gpu_launched(c, status, name);
@@ -219,7 +219,7 @@ static void cores(struct check *c, const char *name, conv_fn run, int variants, 
                 nn_get(c, &k.out);
                 struct tachy_view got = nn_view(k.out.value, &k.a.out, s->n, k.out_h, k.out_w, s->cout),
                                   want = nn_view(plain.value, &k.a.out, s->n, k.out_h, k.out_w, s->cout);
-                double worst = nn_worst(&got, &want, 2 * nn_rounding(TACHY_F16));
+                double worst = nn_worst(&got, &want, 2 * nn_rounding(k.a.dtype));
                 check_case(c, worst < 8e-6, "%s variant %d: %dx%dx%dx%d to %d, kernel %d stride %d dilation %d act %d add %d%s%s: off by %g",
                            name, k.a.variant, s->n, s->h, s->w, s->cin, s->cout, s->kh, s->stride_h, s->dil_h, k.a.epilogue.act.kind,
                            k.add.at != 0, k.a.epilogue.add_last ? " last" : "", k.a.weights_image ? " own weights" : "", worst);
@@ -235,7 +235,7 @@ static void cores(struct check *c, const char *name, conv_fn run, int variants, 
 // A first convolution: few channels in pixels of 4 or 8.
 static void stem(struct check *c)
 {
-    struct conv_case k = {.a = {.dtype = TACHY_F16}};
+    struct conv_case k = {.a = {.dtype = nn_half(c)}};
     struct tachy_conv_shape *s = &k.a.shape;
     int packed = check_range(c, 1, 2) * 4, stride = packed == 4 ? 2 : check_range(c, 1, 2), kernel = check_range(c, 1, 7);
     *s = (struct tachy_conv_shape){.n = check_range(c, 1, 2), .h = check_range(c, 8, 90), .w = check_range(c, 8, 90),
@@ -246,12 +246,12 @@ static void stem(struct check *c)
     make(c, &k, packed - s->cin, false, true);
     nn_close(c, &k.out);
     int more = (8 - s->cout % 8) % 8;
-    k.out = nn_poison(c, nn_elements(s->n, k.out_h, k.out_w, s->cout, more), TACHY_F16);
+    k.out = nn_poison(c, nn_elements(s->n, k.out_h, k.out_w, s->cout, more), k.a.dtype);
     k.a.out = nn_tensor(&k.out, k.out_h, k.out_w, s->cout, more);
     k.a.in.row += (8 - k.a.in.row % 8) % 8; // rows begin at vectors
     k.a.in.image = k.a.in.row * s->h;
     nn_close(c, &k.in);
-    k.in = nn_random(c, (size_t)(k.a.in.image * s->n), TACHY_F16, -1, 1), k.a.in.data = k.in.at;
+    k.in = nn_random(c, (size_t)(k.a.in.image * s->n), k.a.dtype, -1, 1), k.a.in.data = k.in.at;
     check_gpu_launched(c, tachy_nn_kernels()->conv_stem(&k.a, c->gpu->stream), "conv_stem");
     against_twin(c, &k, "conv_stem", false);
     unmake(c, &k);
@@ -261,21 +261,22 @@ static void stem(struct check *c)
 static struct tachy_nn_tensor whole_tensor(struct nn_buffer *b, struct check *c, int n, int h, int w, int channels, bool poison)
 {
     int pixel = (int)TACHY_ALIGN(channels, 8);
+    enum tachy_dtype type = b->dtype;
     nn_close(c, b);
     size_t elements = nn_elements(n, h, w, pixel, 0);
-    *b = poison ? nn_poison(c, elements, TACHY_F16) : nn_random(c, elements, TACHY_F16, -1, 1);
+    *b = poison ? nn_poison(c, elements, type) : nn_random(c, elements, type, -1, 1);
     return nn_tensor(b, h, w, pixel, 0);
 }
 
 // Channels that do not fill vectors, in pixels that do; what lies between them must not count.
 static void odd_channels(struct check *c)
 {
-    struct conv_case k = {.a = {.dtype = TACHY_F16}};
+    struct conv_case k = {.a = {.dtype = nn_half(c)}};
     struct tachy_conv_shape *s = &k.a.shape;
     draw_shape(c, s, 90);
     make(c, &k, 0, check_range(c, 0, 1), true);
     int rows = s->cout * s->kh * s->kw, row = (int)TACHY_ALIGN(s->cin, 8);
-    struct nn_buffer weights = nn_random(c, (size_t)(rows * row), TACHY_F16, 0, 0);
+    struct nn_buffer weights = nn_random(c, (size_t)(rows * row), k.a.dtype, 0, 0);
     for (int i = 0; i < rows * s->cin; i++)
         weights.value[i / s->cin * row + i % s->cin] = k.weights.value[i];
     nn_put(c, &weights);
@@ -301,7 +302,7 @@ static void odd_channels(struct check *c)
 // The second convolution of a pair behind the first, whose output is its input.
 static void make_second(struct check *c, struct conv_case *k, const struct conv_case *first, int cout)
 {
-    *k = (struct conv_case){.a = {.dtype = TACHY_F16, .shape = first->a.shape}};
+    *k = (struct conv_case){.a = {.dtype = first->a.dtype, .shape = first->a.shape}};
     k->a.shape.cin = first->a.shape.cout, k->a.shape.cout = cout;
     make(c, k, 0, false, true);
     nn_close(c, &k->in);
@@ -312,7 +313,7 @@ static void same_as(struct check *c, const struct conv_case *k, const struct nn_
 {
     const struct tachy_conv_shape *s = &k->a.shape;
     struct tachy_view of = nn_view(got->value, &k->a.out, s->n, s->h, s->w, s->cout), to = nn_view(want->value, &k->a.out, s->n, s->h, s->w, s->cout);
-    double worst = nn_worst(&of, &to, 2 * nn_rounding(TACHY_F16));
+    double worst = nn_worst(&of, &to, 2 * nn_rounding(k->a.dtype));
     check_case(c, worst < 8e-6, "pair, %s: %dx%dx%dx%d to %d, act %d add %d: off by %g", which, s->n, s->h, s->w, s->cin, s->cout,
                k->a.epilogue.act.kind, k->add.at != 0, worst);
 }
@@ -321,7 +322,7 @@ static void same_as(struct check *c, const struct conv_case *k, const struct nn_
 static void pairs(struct check *c, bool large)
 {
     static const int widths[] = {64, 128, 256};
-    struct conv_case k = {.a = {.dtype = TACHY_F16}}, l;
+    struct conv_case k = {.a = {.dtype = nn_half(c)}}, l;
     struct tachy_conv_shape *s = &k.a.shape;
     int most = large ? 70 : 12;
     *s = (struct tachy_conv_shape){.n = check_range(c, 1, 3), .h = check_range(c, 1, most), .w = check_range(c, 1, most),
@@ -330,7 +331,7 @@ static void pairs(struct check *c, bool large)
     make(c, &k, 0, check_range(c, 0, 2), true);
     k.a.epilogue.add_last = false;
     make_second(c, &l, &k, widths[check_range(c, 0, 2)]);
-    struct nn_buffer first = nn_poison(c, k.out.n, TACHY_F16), second = nn_poison(c, l.out.n, TACHY_F16);
+    struct nn_buffer first = nn_poison(c, k.out.n, k.a.dtype), second = nn_poison(c, l.out.n, k.a.dtype);
     struct tachy_nn_pair a = {k.a, l.a};
     check_gpu_launched(c, tachy_nn_kernels()->pair(&a, c->gpu->stream), "pair");
     a.first.out.data = first.at, a.second.out.data = second.at;
@@ -393,11 +394,11 @@ static void time_gemm(struct check *c, struct conv_case *k, const char *what)
     const struct tachy_conv_shape *s = &k->a.shape;
     struct tachy_nn_gemm_shape g = {.m = (int64_t)s->n * s->h * s->w, .n = s->cout, .k = s->cin, .x_row = s->cin, .w_row = s->cin,
                                     .y_row = s->cout, .add_row = s->cout, .batch = 1, .bias = true, .add = k->add.at != 0,
-                                    .act = k->a.epilogue.act.kind, .dtype = TACHY_F16};
+                                    .act = k->a.epilogue.act.kind, .dtype = k->a.dtype};
     struct tachy_nn_gemm *gemm;
     int n, best = -1;
     double seconds = 0;
-    struct nn_buffer bias = nn_random(c, (size_t)s->cout, TACHY_F16, -1, 1), plain = nn_poison(c, k->out.n, TACHY_F16);
+    struct nn_buffer bias = nn_random(c, (size_t)s->cout, k->a.dtype, -1, 1), plain = nn_poison(c, k->out.n, k->a.dtype);
     for (size_t i = 0; i < bias.n; i++)
         k->bias.value[i] = bias.value[i];
     c->gpu->cu->copy_to_device(k->bias.at, k->bias.value, bias.n * sizeof(float));
@@ -416,7 +417,7 @@ static void time_gemm(struct check *c, struct conv_case *k, const char *what)
         launch(&t);
     nn_get(c, &plain), nn_get(c, &k->out);
     struct tachy_view got = nn_view(k->out.value, &a.out, s->n, s->h, s->w, s->cout), want = nn_view(plain.value, &a.out, s->n, s->h, s->w, s->cout);
-    double worst = nn_worst(&got, &want, 2 * nn_rounding(TACHY_F16));
+    double worst = nn_worst(&got, &want, 2 * nn_rounding(k->a.dtype));
     check_case(c, worst < 8e-6, "cuBLASLt %s: off by %g", what, worst);
     char text[96];
     snprintf(text, sizeof(text), "%s cuBLASLt %d of %d", what, best, n);
@@ -426,9 +427,9 @@ static void time_gemm(struct check *c, struct conv_case *k, const char *what)
     nn_close(c, &bias), nn_close(c, &plain);
 }
 
-static void bench_one(struct check *c, int n, int hw, int cin, int cout, int kernel, int stride, int dilation, bool add)
+static void bench_one(struct check *c, enum tachy_dtype type, int n, int hw, int cin, int cout, int kernel, int stride, int dilation, bool add)
 {
-    struct conv_case k = {.a = {.dtype = TACHY_F16}};
+    struct conv_case k = {.a = {.dtype = type}};
     struct tachy_conv_shape *s = &k.a.shape;
     int pad = kernel / 2 * dilation;
     *s = (struct tachy_conv_shape){.n = n, .h = hw, .w = hw, .cin = cin, .cout = cout, .kh = kernel, .kw = kernel, .stride_h = stride,
@@ -438,7 +439,7 @@ static void bench_one(struct check *c, int n, int hw, int cin, int cout, int ker
     k.a.bias = k.bias.at, k.a.epilogue.act = (struct tachy_nn_act){TACHY_ACT_CLIP, 0, INFINITY, 0};
     k.a.epilogue.add_last = false;
     char what[64];
-    snprintf(what, sizeof(what), "%dx%dx%d %d->%d k%d s%d d%d%s", n, hw, hw, cin, cout, kernel, stride, dilation, add ? " add" : "");
+    snprintf(what, sizeof(what), "%s %dx%dx%d %d->%d k%d s%d d%d%s", tachy_dtype_name(type), n, hw, hw, cin, cout, kernel, stride, dilation, add ? " add" : "");
     time_kernel(c, &k, "conv_tma", tachy_nn_kernels()->conv_tma, TACHY_NN_TMA_VARIANTS, what);
     if (kernel == 1 && stride == 1)
         time_gemm(c, &k, what);
@@ -517,25 +518,27 @@ static void bench(struct check *c)
     bench_stem(c, 8, 512, 16, 3);
     bench_stem(c, 1, 512, 64, 7);
     for (int n = 8; n > 0; n -= 7) { // DeepLabV3-ResNet101's layers at 512x512, batch 8 and 1
-        bench_one(c, n, 64, 256, 256, 3, 1, 2, false);
-        bench_one(c, n, 64, 256, 256, 3, 1, 1, false);
-        bench_one(c, n, 64, 512, 512, 3, 1, 4, false);
-        bench_one(c, n, 64, 2048, 256, 3, 1, 12, false);
-        bench_one(c, n, 64, 2048, 256, 3, 1, 24, false);
-        bench_one(c, n, 64, 2048, 256, 3, 1, 36, false);
-        bench_one(c, n, 64, 256, 1024, 1, 1, 1, true);
-        bench_one(c, n, 64, 1024, 256, 1, 1, 1, false);
-        bench_one(c, n, 64, 512, 2048, 1, 1, 1, true);
-        bench_one(c, n, 64, 2048, 512, 1, 1, 1, false);
-        bench_one(c, n, 64, 1280, 256, 1, 1, 1, false);
-        bench_one(c, n, 128, 64, 64, 3, 1, 1, false);
-        bench_one(c, n, 128, 64, 256, 1, 1, 1, true);
-        bench_one(c, n, 128, 256, 64, 1, 1, 1, false);
-        bench_one(c, n, 128, 128, 128, 3, 2, 1, false);
-        bench_one(c, n, 64, 128, 128, 3, 1, 1, false);
-        bench_one(c, n, 64, 128, 512, 1, 1, 1, true);
-        bench_one(c, n, 64, 512, 128, 1, 1, 1, false);
-        bench_one(c, n, 128, 256, 512, 1, 2, 1, false);
+        bench_one(c, TACHY_F16, n, 64, 256, 256, 3, 1, 2, false);
+        bench_one(c, TACHY_F16, n, 64, 256, 256, 3, 1, 1, false);
+        bench_one(c, TACHY_F16, n, 64, 512, 512, 3, 1, 4, false);
+        bench_one(c, TACHY_F16, n, 64, 2048, 256, 3, 1, 12, false);
+        bench_one(c, TACHY_F16, n, 64, 2048, 256, 3, 1, 24, false);
+        bench_one(c, TACHY_F16, n, 64, 2048, 256, 3, 1, 36, false);
+        bench_one(c, TACHY_F16, n, 64, 256, 1024, 1, 1, 1, true);
+        bench_one(c, TACHY_F16, n, 64, 1024, 256, 1, 1, 1, false);
+        bench_one(c, TACHY_F16, n, 64, 512, 2048, 1, 1, 1, true);
+        bench_one(c, TACHY_F16, n, 64, 2048, 512, 1, 1, 1, false);
+        bench_one(c, TACHY_F16, n, 64, 1280, 256, 1, 1, 1, false);
+        bench_one(c, TACHY_F16, n, 128, 64, 64, 3, 1, 1, false);
+        bench_one(c, TACHY_F16, n, 128, 64, 256, 1, 1, 1, true);
+        bench_one(c, TACHY_F16, n, 128, 256, 64, 1, 1, 1, false);
+        bench_one(c, TACHY_F16, n, 128, 128, 128, 3, 2, 1, false);
+        bench_one(c, TACHY_F16, n, 64, 128, 128, 3, 1, 1, false);
+        bench_one(c, TACHY_F16, n, 64, 128, 512, 1, 1, 1, true);
+        bench_one(c, TACHY_F16, n, 64, 512, 128, 1, 1, 1, false);
+        bench_one(c, TACHY_F16, n, 128, 256, 512, 1, 2, 1, false);
+        bench_one(c, TACHY_BF16, n, 64, 512, 512, 3, 1, 4, false);
+        bench_one(c, TACHY_BF16, n, 64, 512, 2048, 1, 1, 1, true);
     }
     bench_depthwise(c, 8, 256, 16, 3, 1, 1, false); // MobileNetV3-Large's
     bench_depthwise(c, 8, 256, 64, 3, 2, 1, false);

@@ -11,11 +11,9 @@
 // 4e-6 of it for these sizes, fast exponentials within 4e-6 relative; float16 adds half a unit in the last place.
 #define KERNELS tachy_nn_kernels()
 
-static enum tachy_dtype floats(struct check *c) { return check_range(c, 0, 1) ? TACHY_F32 : TACHY_F16; }
-
 static void pool(struct check *c)
 {
-    struct tachy_nn_pool a = {.dtype = floats(c)};
+    struct tachy_nn_pool a = {.dtype = nn_floats(c)};
     struct tachy_pool_shape *s = &a.shape;
     *s = (struct tachy_pool_shape){.n = check_range(c, 1, 3), .h = check_range(c, 4, 30), .w = check_range(c, 4, 30),
                                    .c = check_range(c, 0, 1) ? 8 * check_range(c, 1, 9) : check_range(c, 1, 20),
@@ -56,9 +54,9 @@ static struct nn_buffer taps(struct check *c, int outputs, int size)
 static void cubic(struct check *c)
 {
     struct tachy_nn_cubic a = {.n = check_range(c, 1, 2), .c = check_range(c, 0, 1) ? 8 * check_range(c, 1, 9) : check_range(c, 1, 21),
-                               .out_h = check_range(c, 1, 30), .out_w = check_range(c, 1, 30), .dtype = floats(c)};
+                               .out_h = check_range(c, 1, 30), .out_w = check_range(c, 1, 30), .dtype = nn_floats(c)};
     int h = check_range(c, 1, 20), w = check_range(c, 1, 20), more = 8 * check_range(c, 0, 1);
-    a.out_dtype = a.dtype == TACHY_F16 && check_range(c, 0, 1) ? TACHY_F32 : a.dtype;
+    a.out_dtype = check_range(c, 0, 1) ? TACHY_F32 : a.dtype;
     struct nn_buffer in = nn_random(c, nn_elements(a.n, h, w, a.c, more), a.dtype, -1, 1);
     struct nn_buffer out = nn_poison(c, nn_elements(a.n, a.out_h, a.out_w, a.c, more), a.out_dtype);
     struct nn_buffer rows = taps(c, a.out_h, h), columns = taps(c, a.out_w, w);
@@ -86,7 +84,7 @@ static void cubic(struct check *c)
 // NHWC and planes as results, with what is added, scaled.
 static void interpolate(struct check *c)
 {
-    struct tachy_nn_interpolate a = {.dtype = floats(c), .out_channel = 1};
+    struct tachy_nn_interpolate a = {.dtype = nn_floats(c), .out_channel = 1};
     struct tachy_resize_shape *s = &a.shape;
     *s = (struct tachy_resize_shape){.n = check_range(c, 1, 2), .h = check_range(c, 1, 20), .w = check_range(c, 1, 20),
                                      .c = check_range(c, 0, 1) ? 8 * check_range(c, 1, 9) : check_range(c, 1, 21),
@@ -95,7 +93,7 @@ static void interpolate(struct check *c)
     if (check_range(c, 0, 3) == 0) // places that are whole numbers, which a nearest pixel depends on
         s->h = s->w = 9, s->out_h = s->out_w = 21, s->kind = TACHY_RESIZE_NEAREST, s->place = TACHY_RESIZE_HALF;
     bool planes = check_range(c, 0, 1), add = !planes && check_range(c, 0, 1);
-    a.out_dtype = a.dtype == TACHY_F16 && check_range(c, 0, 1) ? TACHY_F32 : a.dtype;
+    a.out_dtype = check_range(c, 0, 1) ? TACHY_F32 : a.dtype;
     int more = 8 * check_range(c, 0, 1), out_more = planes ? 0 : more;
     struct nn_buffer in = nn_random(c, nn_elements(s->n, s->h, s->w, s->c, more), a.dtype, -1, 1), adds = {0}, scale = {0};
     struct nn_buffer out = nn_poison(c, nn_elements(s->n, s->out_h, s->out_w, s->c, out_more), a.out_dtype);
@@ -134,7 +132,7 @@ static void interpolate(struct check *c)
 
 static void transpose(struct check *c)
 {
-    static const enum tachy_dtype types[] = {TACHY_F32, TACHY_F16, TACHY_U8};
+    const enum tachy_dtype types[] = {TACHY_F32, nn_half(c), TACHY_U8};
     struct tachy_nn_transpose a = {.rows = check_range(c, 1, check_range(c, 0, 1) ? 8 : 90), .columns = check_range(c, 1, 300),
                                    .batch = check_range(c, 1, 3), .in_dtype = types[check_range(c, 0, 2)],
                                    .out_dtype = types[check_range(c, 0, 2)]};
@@ -200,8 +198,8 @@ static void reduce(struct check *c)
 {
     struct tachy_nn_reduce a = {.outer = check_range(c, 1, 5), .n = check_range(c, 1, check_range(c, 0, 1) ? 40 : 1500),
                                 .inner = check_range(c, 0, 2) ? check_range(c, 1, 60) : 1, .kind = check_range(c, 0, TACHY_NN_REDUCES - 1),
-                                .dtype = floats(c)};
-    a.out_dtype = check_range(c, 0, 1) ? TACHY_F16 : TACHY_F32;
+                                .dtype = nn_floats(c)};
+    a.out_dtype = check_range(c, 0, 1) ? TACHY_F32 : a.dtype != TACHY_F32 ? a.dtype : nn_half(c);
     lay(c, a.outer, a.n, a.inner, &a.in_outer, &a.in_step, &a.in_inner);
     a.out_outer = a.inner, a.out_inner = 1;
     struct nn_buffer in = nn_random(c, (size_t)(a.outer * a.n * a.inner), a.dtype, a.kind == TACHY_NN_LOG_SUM ? 0.1f : -1, 1);
@@ -225,8 +223,8 @@ static void reduce(struct check *c)
 static void softmax(struct check *c)
 {
     struct tachy_nn_softmax a = {.outer = check_range(c, 1, 5), .n = check_range(c, 1, 150), .inner = check_range(c, 1, 60),
-                                 .log = check_range(c, 0, 1), .dtype = floats(c)};
-    a.out_dtype = check_range(c, 0, 1) ? TACHY_F16 : TACHY_F32;
+                                 .log = check_range(c, 0, 1), .dtype = nn_floats(c)};
+    a.out_dtype = check_range(c, 0, 1) ? TACHY_F32 : a.dtype != TACHY_F32 ? a.dtype : nn_half(c);
     lay(c, a.outer, a.n, a.inner, &a.in_outer, &a.in_step, &a.in_inner);
     lay(c, a.outer, a.n, a.inner, &a.out_outer, &a.out_step, &a.out_inner);
     size_t n = (size_t)(a.outer * a.n * a.inner);
@@ -255,7 +253,7 @@ static void arg(struct check *c)
 {
     static const enum tachy_dtype types[] = {TACHY_I64, TACHY_I32, TACHY_U8};
     struct tachy_nn_arg a = {.outer = check_range(c, 1, 5), .n = check_range(c, 1, 150), .inner = check_range(c, 1, 60),
-                             .min = check_range(c, 0, 1), .last = check_range(c, 0, 1), .dtype = floats(c),
+                             .min = check_range(c, 0, 1), .last = check_range(c, 0, 1), .dtype = nn_floats(c),
                              .out_dtype = types[check_range(c, 0, 2)]};
     lay(c, a.outer, a.n, a.inner, &a.in_outer, &a.in_step, &a.in_inner);
     a.out_outer = a.inner, a.out_inner = 1;
@@ -283,7 +281,7 @@ static void arg(struct check *c)
 
 static void layer_norm(struct check *c)
 {
-    struct tachy_nn_layer_norm a = {.rows = check_range(c, 1, 40), .n = check_range(c, 1, 300), .epsilon = 1e-5f, .dtype = floats(c)};
+    struct tachy_nn_layer_norm a = {.rows = check_range(c, 1, 40), .n = check_range(c, 1, 300), .epsilon = 1e-5f, .dtype = nn_floats(c)};
     a.in_row = a.n + check_range(c, 0, 3), a.out_row = a.n;
     struct nn_buffer in = nn_random(c, (size_t)(a.in_row * a.rows), a.dtype, -1, 3), out = nn_poison(c, (size_t)(a.n * a.rows), a.dtype);
     struct nn_buffer scale = nn_random(c, (size_t)a.n, TACHY_F32, -1, 1), shift = nn_random(c, (size_t)a.n, TACHY_F32, -1, 1);
@@ -300,13 +298,13 @@ static void layer_norm(struct check *c)
     free(want), nn_close(c, &in), nn_close(c, &out), nn_close(c, &scale), nn_close(c, &shift);
 }
 
-// Random means: sums of parts, or a picture in either type, its channels perhaps with a gap behind them.
+// Random means: sums of parts, or a picture of floats, its channels perhaps with a gap behind them.
 static struct nn_buffer draw_means(struct check *c, struct tachy_nn_means *of, int images, int channels)
 {
     bool picture = check_range(c, 0, 1);
     int gap = check_range(c, 0, 2) ? 0 : check_range(c, 1, 8);
     *of = (struct tachy_nn_means){.step = channels + gap, .n = picture ? check_range(c, 1, 3000) : check_range(c, 1, 5), .c = channels,
-                                  .dtype = picture && check_range(c, 0, 1) ? TACHY_F16 : TACHY_F32};
+                                  .dtype = picture ? nn_floats(c) : TACHY_F32};
     of->image = of->step * of->n, of->share = 1 / (float)(picture ? of->n : 10 * of->n);
     struct nn_buffer b = nn_random(c, (size_t)(of->image * images), of->dtype, -10, 10);
     of->data = b.at;
@@ -333,7 +331,7 @@ static void squeeze(struct check *c)
 {
     enum { W0, W1, W2, B0, B1, B2, W, BETWEEN, SCALE, SCALED, FIRST, SECOND, BUFFERS };
     struct nn_buffer all[BUFFERS] = {0};
-    struct tachy_nn_squeeze a = {.n = check_range(c, 1, 3), .c = check_range(c, 1, 600), .rows = check_range(c, 1, 40), .dtype = floats(c)};
+    struct tachy_nn_squeeze a = {.n = check_range(c, 1, 3), .c = check_range(c, 1, 600), .rows = check_range(c, 1, 40), .dtype = nn_floats(c)};
     a.act1 = (struct tachy_nn_act){TACHY_ACT_CLIP, 0, INFINITY, 0}, a.act2 = (struct tachy_nn_act){TACHY_ACT_HSIGMOID, 0.2f, 0.5f, 0};
     int round = check_range(c, 0, 1) ? 8 : 1, in = round * check_range(c, 1, 200 / round), in2 = check_range(c, 0, 1) ? in : round * check_range(c, 1, 8);
     bool two = check_range(c, 0, 1), one_layer = check_range(c, 0, 3) == 0;

@@ -2,6 +2,7 @@
 #include "check_nn.h"
 
 #include "base/base.h"
+#include "plan/graph.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,10 +63,10 @@ static void by_lines(struct check *c, struct picked *k, int n, enum tachy_dtype 
 
 static struct picked picked(struct check *c)
 {
-    static const enum tachy_dtype all[] = {TACHY_F32, TACHY_F16, TACHY_I64, TACHY_I32, TACHY_U8, TACHY_I8};
+    const enum tachy_dtype all[] = {TACHY_F32, nn_half(c), TACHY_I64, TACHY_I32, TACHY_U8, TACHY_I8};
     enum tachy_dtype t = all[check_range(c, 0, 5)], l = t, i = all[check_range(c, 2, 5)];
     struct picked k;
-    if (t == TACHY_F32 || t == TACHY_F16)
+    if (tachy_is_float(t))
         l = all[check_range(c, 0, 1)];
     int n = check_range(c, 1, 60), form = check_range(c, 0, 2);
     if (form < 2)
@@ -113,7 +114,7 @@ static void top(struct check *c)
 {
     struct tachy_nn_top a = {.outer = check_range(c, 1, 4), .n = check_range(c, 1, check_range(c, 0, 1) ? 40 : 700),
                              .inner = check_range(c, 1, 9), .min = check_range(c, 0, 1),
-                             .dtype = check_range(c, 0, 1) ? TACHY_F32 : TACHY_F16};
+                             .dtype = nn_floats(c)};
     a.k = check_range(c, 1, (int)a.n);
     bool last = check_range(c, 0, 1);
     a.in_outer = a.n * a.inner, a.in_step = last ? 1 : a.inner, a.in_inner = last ? a.n : 1;

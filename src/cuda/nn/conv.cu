@@ -124,7 +124,5 @@ int tachy_nn_run_conv(const struct tachy_nn_conv *a, cuda_stream stream)
     const tachy_conv_shape *s = &a->shape;
     if (s->groups < 1 || s->cin % s->groups || s->cout % s->groups || a->sums || a->variant || a->weights_image)
         return cudaErrorInvalidValue;
-    if (a->dtype == TACHY_F32)
-        return launch<float>(a, stream);
-    return a->dtype == TACHY_F16 ? launch<half16>(a, stream) : (int)cudaErrorInvalidValue;
+    return of_floats(a->dtype, [&](auto t) { return launch<decltype(t)>(a, stream); });
 }

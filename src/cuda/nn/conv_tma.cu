@@ -97,7 +97,7 @@ __device__ static void produce(const work &w, uint32_t stages, uint32_t full, ui
 }
 
 // The sums of a tile: each warpgroup has BLOCKS times 64 pixels.
-template <class L, int BLOCKS, int N>
+template <typename T, class L, int BLOCKS, int N>
 __device__ static inline void multiply(float (&d)[BLOCKS][N / 2], uint32_t stages, uint32_t full, uint32_t empty, int steps, int &s,
                                        uint32_t &phase, int group, int lane)
 {
@@ -111,7 +111,7 @@ __device__ static inline void multiply(float (&d)[BLOCKS][N / 2], uint32_t stage
         for (int k = 0; k < DEPTH / 16; k++)
 #pragma unroll
             for (int m = 0; m < BLOCKS; m++)
-                wgmma(d[m], a + m * (64 * DEPTH * 2 / 16) + 2 * k, b + 2 * k, i || k);
+                wgmma<T>(d[m], a + m * (64 * DEPTH * 2 / 16) + 2 * k, b + 2 * k, i || k);
         wgmma_commit();
         wgmma_wait<1>();
         if (before >= 0 && lane == 0)
@@ -142,7 +142,7 @@ __device__ static inline void fetch_added(const work &w, const tile &t, const pl
 }
 
 // Added to d, or returned in `more` if it comes after the activation.
-__device__ static inline void take_added(const work &w, uint32_t line, int row, int lane, float (&d)[32], float (&more)[32])
+template <typename T> __device__ static inline void take_added(const work &w, uint32_t line, int row, int lane, float (&d)[32], float (&more)[32])
 {
 #pragma unroll
     for (int j = 0; j < 8; j += 2) {
@@ -150,7 +150,7 @@ __device__ static inline void take_added(const work &w, uint32_t line, int row, 
         matrices_get(r, line + (((j + (lane >> 4)) ^ (row & 7)) << 4));
 #pragma unroll
         for (int k = 0; k < 4; k++) { // matrices: rows 0 and 8 of j, of j + 1
-            float2 v = floats(r[k]);
+            float2 v = floats<T>(r[k]);
             int i = (j + k / 2) * 4 + k % 2 * 2;
             more[i] = v.x, more[i + 1] = v.y;
         }
@@ -173,6 +173,7 @@ __device__ __noinline__ static void activate_seldom(const tachy_nn_act &act, flo
 }
 
 // 64 pixels by 64 channels from the sums in d to the output. `turn` counts the chunks.
+template <typename T>
 __device__ static inline void store_chunk(const work &w, const tile &t, const place &p, float (&d)[32], int block, int channel, int turn)
 {
     uint32_t buffer = p.staging + (turn & 1) * (64 * 64 * 2), row = p.lane % 8 + (p.lane & 8);
@@ -187,7 +188,7 @@ __device__ static inline void store_chunk(const work &w, const tile &t, const pl
     }
     if (w.has_add) {
         barrier_wait(p.added + 8 * (turn & 1), turn >> 1 & 1);
-        take_added(w, line, row, p.lane, d, more);
+        take_added<T>(w, line, row, p.lane, d, more);
     }
     if (!activate_common<32>(w.act, d)) {
         float v[32]; // in memory, as the sums are not
@@ -210,8 +211,10 @@ __device__ static inline void store_chunk(const work &w, const tile &t, const pl
     }
 #pragma unroll
     for (int j = 0; j < 8; j += 2) {
-        uint32_t r[4] = {halves(d[j * 4], d[j * 4 + 1]), halves(d[j * 4 + 2], d[j * 4 + 3]), halves(d[j * 4 + 4], d[j * 4 + 5]),
-                         halves(d[j * 4 + 6], d[j * 4 + 7])};
+        uint32_t r[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            r[k] = halves<T>(d[j * 4 + 2 * k], d[j * 4 + 2 * k + 1]);
         matrices_put(line + (((j + (p.lane >> 4)) ^ (row & 7)) << 4), r);
     }
     fence_async();
@@ -259,7 +262,7 @@ template <int N, int SPLIT> __device__ static inline bool is_mine(const work &w,
     return u % SPLIT == part && t.channel + u % (N / 64) * 64 < w.s.cout;
 }
 
-template <int BLOCKS, int N, int SPLIT>
+template <typename T, int BLOCKS, int N, int SPLIT>
 __device__ static inline void store_tile(const work &w, const tile &t, const place &p, float (&d)[BLOCKS][N / 2], int part, int &turn)
 {
     constexpr int UNITS = BLOCKS * N / 64;
@@ -285,13 +288,13 @@ __device__ static inline void store_tile(const work &w, const tile &t, const pla
                 tma_store_read<0>();
                 fetch();
             }
-            store_chunk(w, t, p, *reinterpret_cast<float(*)[32]>(d[u / (N / 64)] + u % (N / 64) * 32), p.group * BLOCKS + u / (N / 64),
+            store_chunk<T>(w, t, p, *reinterpret_cast<float(*)[32]>(d[u / (N / 64)] + u % (N / 64) * 32), p.group * BLOCKS + u / (N / 64),
                         t.channel + u % (N / 64) * 64, turn);
             turn++;
         }
 }
 
-template <class L, int BLOCKS, int N, int SPLIT>
+template <typename T, class L, int BLOCKS, int N, int SPLIT>
 __device__ static void consume(const work &w, uint32_t stages, uint32_t full, uint32_t empty, const place &p)
 {
     int s = 0, turn = 0, cluster = blockIdx.x / SPLIT, clusters = gridDim.x / SPLIT, part = SPLIT > 1 ? cluster_rank() : 0;
@@ -304,17 +307,17 @@ __device__ static void consume(const work &w, uint32_t stages, uint32_t full, ui
             p.bias[c] = w.bias && t.channel + c < w.s.cout ? w.bias[t.channel + c] : 0.0f;
         named_barrier(1 + p.group, 128);
         int steps = t.rows * t.taps_in_row * w.chunks;
-        multiply<L, BLOCKS, N>(d, stages, full, empty, (part + 1) * steps / SPLIT - part * steps / SPLIT, s, phase, p.group, p.lane);
+        multiply<T, L, BLOCKS, N>(d, stages, full, empty, (part + 1) * steps / SPLIT - part * steps / SPLIT, s, phase, p.group, p.lane);
         if (SPLIT > 1)
             meet<BLOCKS, N, SPLIT>(d, stages, p, part);
-        store_tile<BLOCKS, N, SPLIT>(w, t, p, d, part, turn);
+        store_tile<T, BLOCKS, N, SPLIT>(w, t, p, d, part, turn);
     }
     if (p.thread == 0)
         tma_store_read<0>(); // shared memory goes with the block
 }
 #endif
 
-template <int BLOCKS, int N, int SPLIT> __global__ void __launch_bounds__(THREADS, 1) conv_tma(const __grid_constant__ work w)
+template <typename T, int BLOCKS, int N, int SPLIT> __global__ void __launch_bounds__(THREADS, 1) conv_tma(const __grid_constant__ work w)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     typedef layout<BLOCKS, N> L;
@@ -348,7 +351,7 @@ template <int BLOCKS, int N, int SPLIT> __global__ void __launch_bounds__(THREAD
         int group = threadIdx.x / 128 - 1;
         place p = {group, (int)threadIdx.x / 32 % 4, (int)threadIdx.x % 32, (int)threadIdx.x % 128, staging + group * 2 * L::CHUNK,
                    added + group * 16, reinterpret_cast<float *>(raw + (biases - start)) + group * N};
-        consume<L, BLOCKS, N, SPLIT>(w, stages, full, empty, p);
+        consume<T, L, BLOCKS, N, SPLIT>(w, stages, full, empty, p);
     }
 #endif
 }
@@ -412,7 +415,7 @@ static bool may_split(const work *w, int64_t tiles, int split, int sms)
     return fits;
 }
 
-template <int BLOCKS, int N, int SPLIT> static int launch(const tachy_nn_conv *a, cuda_stream stream)
+template <typename T, int BLOCKS, int N, int SPLIT> static int launch(const tachy_nn_conv *a, cuda_stream stream)
 {
     typedef layout<BLOCKS, N> L;
     static_assert(L::STAGES >= 4 && L::BYTES <= SHARED, "shared memory");
@@ -442,7 +445,7 @@ template <int BLOCKS, int N, int SPLIT> static int launch(const tachy_nn_conv *a
         !encode_picture(&w.out, &a->out, s->cout, w.out_w, w.out_h, s->n, part, 1, 1) ||
         !encode_picture(&w.add, w.has_add ? &a->epilogue.add : &a->out, s->cout, w.out_w, w.out_h, s->n, part, 1, 1))
         return cudaErrorInvalidValue;
-    cudaError_t err = cudaFuncSetAttribute(conv_tma<BLOCKS, N, SPLIT>, cudaFuncAttributeMaxDynamicSharedMemorySize, L::BYTES);
+    cudaError_t err = cudaFuncSetAttribute(conv_tma<T, BLOCKS, N, SPLIT>, cudaFuncAttributeMaxDynamicSharedMemorySize, L::BYTES);
     if (err != cudaSuccess)
         return taken(err);
     cudaLaunchConfig_t c = {};
@@ -451,7 +454,16 @@ template <int BLOCKS, int N, int SPLIT> static int launch(const tachy_nn_conv *a
     cluster.val.clusterDim.x = SPLIT, cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
     c.gridDim = dim3((unsigned)least((int)tiles, sms / SPLIT) * SPLIT);
     c.blockDim = dim3(THREADS), c.dynamicSmemBytes = L::BYTES, c.stream = on(stream), c.attrs = &cluster, c.numAttrs = 1;
-    return taken(cudaLaunchKernelEx(&c, conv_tma<BLOCKS, N, SPLIT>, w));
+    return taken(cudaLaunchKernelEx(&c, conv_tma<T, BLOCKS, N, SPLIT>, w));
+}
+
+template <typename T> static int launch_variant(const tachy_nn_conv *a, cuda_stream stream)
+{
+    static int (*const variants[TACHY_NN_TMA_VARIANTS])(const tachy_nn_conv *, cuda_stream) = {
+        launch<T, 1, 256, 1>, launch<T, 2, 128, 1>, launch<T, 1, 128, 1>, launch<T, 2, 64, 1>, launch<T, 1, 64, 1>,
+        launch<T, 1, 256, 2>, launch<T, 1, 256, 4>, launch<T, 1, 128, 2>, launch<T, 2, 128, 2>, launch<T, 2, 128, 4>,
+    };
+    return variants[a->variant](a, stream);
 }
 
 int tachy_nn_run_conv_tma(const struct tachy_nn_conv *a, cuda_stream stream)
@@ -459,15 +471,11 @@ int tachy_nn_run_conv_tma(const struct tachy_nn_conv *a, cuda_stream stream)
     const tachy_conv_shape *s = &a->shape;
     bool aligned = whole_vectors(&a->in, 8) && whole_vectors(&a->out, 8) && whole_vectors(&a->epilogue.add, 8) && a->weights % 16 == 0 &&
                    a->bias % 8 == 0 && (s->cin % 8 == 0 || !a->weights_image);
-    if (attribute(cudaDevAttrComputeCapabilityMajor) != 9 || a->dtype != TACHY_F16 || s->groups != 1 || a->scale || a->sums || !aligned ||
+    if (attribute(cudaDevAttrComputeCapabilityMajor) != 9 || s->groups != 1 || a->scale || a->sums || !aligned ||
         s->n < 1 || s->stride_h > 8 || s->stride_w > 8)
         return cudaErrorInvalidValue;
-    static int (*const variants[TACHY_NN_TMA_VARIANTS])(const tachy_nn_conv *, cuda_stream) = {
-        launch<1, 256, 1>, launch<2, 128, 1>, launch<1, 128, 1>, launch<2, 64, 1>, launch<1, 64, 1>,
-        launch<1, 256, 2>, launch<1, 256, 4>, launch<1, 128, 2>, launch<2, 128, 2>, launch<2, 128, 4>,
-    };
     if (a->variant < 0 || a->variant >= TACHY_NN_TMA_VARIANTS ||
         (a->weights_image && a->weights_image != (int64_t)s->cout * s->kh * s->kw * s->cin))
         return cudaErrorInvalidValue;
-    return variants[a->variant](a, stream);
+    return of_halves(a->dtype, [&](auto t) { return launch_variant<decltype(t)>(a, stream); });
 }

@@ -8,6 +8,6 @@ struct tachy_nn_cubic {
     struct tachy_nn_tensor in, out;
     cuda_address rows, columns; // float32, for each output row or column four weights, then the four places in the input
     struct tachy_nn_act act;    // no PRELU
-    enum tachy_dtype dtype, out_dtype; // F16 to F16 or F32, F32 to F32
+    enum tachy_dtype dtype, out_dtype; // of floats; the same, or F32 out
 };
 TACHY_NN_LAUNCHER(cubic, tachy_nn_cubic)

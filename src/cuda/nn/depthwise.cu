@@ -320,7 +320,7 @@ int tachy_nn_depthwise_parts(const struct tachy_nn_conv *a)
 {
     tachy_nn_conv with = *a;
     with.sums = 1;
-    return a->dtype == TACHY_F32 ? cut_of<float>(&with).parts : cut_of<half16>(&with).parts;
+    return a->dtype == TACHY_F32 ? cut_of<float>(&with).parts : cut_of<half16>(&with).parts; // by the type's size
 }
 
 int tachy_nn_run_conv_depthwise(const struct tachy_nn_conv *a, cuda_stream stream)
@@ -328,7 +328,5 @@ int tachy_nn_run_conv_depthwise(const struct tachy_nn_conv *a, cuda_stream strea
     const tachy_conv_shape *s = &a->shape;
     if (s->groups != s->cin || s->cout != s->cin || s->kh < 1 || s->kw < 1 || s->n < 1 || a->scale || a->weights_image || a->variant)
         return cudaErrorInvalidValue;
-    if (a->dtype == TACHY_F32)
-        return launch<float>(a, stream);
-    return a->dtype == TACHY_F16 ? launch<half16>(a, stream) : (int)cudaErrorInvalidValue;
+    return of_floats(a->dtype, [&](auto t) { return launch<decltype(t)>(a, stream); });
 }

@@ -19,7 +19,7 @@ struct tachy_nn_gemm {
     int n;
 };
 
-static int type_of(enum tachy_dtype t) { return t == TACHY_F16 ? CUBLAS_F16 : CUBLAS_F32; }
+static int type_of(enum tachy_dtype t) { return t == TACHY_F16 ? CUBLAS_F16 : t == TACHY_BF16 ? CUBLAS_BF16 : CUBLAS_F32; }
 
 // CUBLASLT_END_*; -1: it has none for this.
 static int epilogue_of(const struct tachy_nn_gemm_shape *s)
@@ -107,7 +107,7 @@ static int open_shape(struct tachy_nn_gemm **out, const struct tachy_nn_gemm_sha
     *out = NULL;
     if (tachy_cublaslt_load(&lt, TACHY_LOG_VERBOSE, log) < 0)
         return TACHY_ERR_UNAVAILABLE;
-    if (epilogue < 0 || (s->dtype != TACHY_F16 && s->dtype != TACHY_F32) || s->batch < 1) {
+    if (epilogue < 0 || (s->dtype != TACHY_F32 && s->dtype != TACHY_F16 && s->dtype != TACHY_BF16) || s->batch < 1) {
         tachy_msg(log, TACHY_LOG_VERBOSE, "cuBLASLt: it has no product with this activation or type");
         return TACHY_ERR_UNAVAILABLE;
     }

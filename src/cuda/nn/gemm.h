@@ -21,7 +21,7 @@ struct tachy_nn_gemm_shape {
     bool add;
     enum tachy_act_kind act; // NONE, CLIP with a 0 and b infinity (relu), GELU_TANH; others are refused
     float alpha;             // x w^T times this; 0: 1
-    enum tachy_dtype dtype;  // F16 (sums float32) or F32
+    enum tachy_dtype dtype;  // F16, BF16 (sums float32) or F32
     bool tf32;               // F32: products of tensor cores with 10 bits of mantissa
     int align;               // bytes that all addresses are multiples of, a power of two; 0: 256
 };

@@ -1,9 +1,9 @@
 #pragma once
 // Tensor cores, TMA and barriers of compute capability 9.0, by their instructions ("Parallel Thread Execution ISA",
 // sections on wgmma, cp.async.bulk.tensor and mbarrier). Addresses of shared memory are 32-bit numbers.
-#include <cstdint>
+#include "cuda/nn/tensor.cuh"
+
 #include <cuda.h>
-#include <cuda_fp16.h>
 
 __device__ static inline uint32_t shared_at(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
@@ -98,62 +98,62 @@ __device__ static inline void matrices_get(uint32_t (&r)[4], uint32_t at)
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
 }
 
-// Two floats as the 16-bit halves of a register, and back.
-__device__ static inline uint32_t halves(float a, float b)
-{
-    __half2 h = __floats2half2_rn(a, b);
-    return *reinterpret_cast<uint32_t *>(&h);
-}
-__device__ static inline float2 floats(uint32_t v) { return __half22float2(*reinterpret_cast<__half2 *>(&v)); }
-
 // Operands of an instruction, in tens: %t0 to %t9; and the sums that they stand for.
 #define TEN(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
 #define SUMS_8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
+#define BY_TYPE(instruction, ...) \
+    do { \
+        if constexpr (IS_BFLOAT<T>) \
+            instruction("bf16", __VA_ARGS__); \
+        else \
+            instruction("f16", __VA_ARGS__); \
+    } while (0)
 // `of_a`, `of_b`, `of_add`: the operands behind the sums.
-#define WGMMA(columns, sums, of_a, of_b, of_add, ...) \
+#define WGMMA(type, columns, sums, of_a, of_b, of_add, ...) \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " of_add ", 0;\n" \
-                 "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32.f16.f16 {" sums "}, " of_a ", " of_b ", p, 1, 1, 0, 0;\n}\n" \
+                 "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type " {" sums "}, " of_a ", " of_b ", p, 1, 1, 0, 0;\n}\n" \
                  : __VA_ARGS__ \
                  : "l"(a), "l"(b), "r"((int)add))
 
-// d = a b (add: d + a b) of 64 x 16 and n x 16 float16 elements: what one thread holds of the 64 x n sums is d.
-__device__ static inline void wgmma(float (&d)[32], uint64_t a, uint64_t b, bool add)
+// d = a b (add: d + a b) of 64 x 16 and n x 16 elements: what one thread holds of the 64 x n sums is d.
+template <typename T> __device__ static inline void wgmma(float (&d)[32], uint64_t a, uint64_t b, bool add)
 {
-    WGMMA("64", TEN() TEN(1) TEN(2) "%30, %31", "%32", "%33", "%34", SUMS_32(0));
+    BY_TYPE(WGMMA, "64", TEN() TEN(1) TEN(2) "%30, %31", "%32", "%33", "%34", SUMS_32(0));
 }
-__device__ static inline void wgmma(float (&d)[64], uint64_t a, uint64_t b, bool add)
+template <typename T> __device__ static inline void wgmma(float (&d)[64], uint64_t a, uint64_t b, bool add)
 {
-    WGMMA("128", TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) "%60, %61, %62, %63", "%64", "%65", "%66", SUMS_32(0), SUMS_32(32));
+    BY_TYPE(WGMMA, "128", TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) "%60, %61, %62, %63", "%64", "%65", "%66", SUMS_32(0), SUMS_32(32));
 }
-__device__ static inline void wgmma(float (&d)[128], uint64_t a, uint64_t b, bool add)
+template <typename T> __device__ static inline void wgmma(float (&d)[128], uint64_t a, uint64_t b, bool add)
 {
-    WGMMA("256", TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) TEN(11)
+    BY_TYPE(WGMMA, "256", TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) TEN(11)
           "%120, %121, %122, %123, %124, %125, %126, %127", "%128", "%129", "%130", SUMS_32(0), SUMS_32(32), SUMS_32(64), SUMS_32(96));
 }
 
 // The same with a in registers: what one thread holds of 64 x 16 elements, two in each, as the sums of a product lie.
-#define WGMMA_REGISTERS(columns, sums, of_a, of_b, of_add, ...) \
+#define WGMMA_REGISTERS(type, columns, sums, of_a, of_b, of_add, ...) \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " of_add ", 0;\n" \
-                 "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32.f16.f16 {" sums "}, {" of_a "}, " of_b ", p, 1, 1, 0;\n}\n" \
+                 "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type " {" sums "}, {" of_a "}, " of_b ", p, 1, 1, 0;\n}\n" \
                  : __VA_ARGS__ \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add))
-__device__ static inline void wgmma(float (&d)[32], const uint32_t *a, uint64_t b, bool add)
+template <typename T> __device__ static inline void wgmma(float (&d)[32], const uint32_t *a, uint64_t b, bool add)
 {
-    WGMMA_REGISTERS("64", TEN() TEN(1) TEN(2) "%30, %31", "%32, %33, %34, %35", "%36", "%37", SUMS_32(0));
+    BY_TYPE(WGMMA_REGISTERS, "64", TEN() TEN(1) TEN(2) "%30, %31", "%32, %33, %34, %35", "%36", "%37", SUMS_32(0));
 }
-__device__ static inline void wgmma(float (&d)[64], const uint32_t *a, uint64_t b, bool add)
+template <typename T> __device__ static inline void wgmma(float (&d)[64], const uint32_t *a, uint64_t b, bool add)
 {
-    WGMMA_REGISTERS("128", TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) "%60, %61, %62, %63", "%64, %65, %66, %67", "%68", "%69", SUMS_32(0),
+    BY_TYPE(WGMMA_REGISTERS, "128", TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) "%60, %61, %62, %63", "%64, %65, %66, %67", "%68", "%69", SUMS_32(0),
                     SUMS_32(32));
 }
-__device__ static inline void wgmma(float (&d)[128], const uint32_t *a, uint64_t b, bool add)
+template <typename T> __device__ static inline void wgmma(float (&d)[128], const uint32_t *a, uint64_t b, bool add)
 {
-    WGMMA_REGISTERS("256", TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) TEN(11)
+    BY_TYPE(WGMMA_REGISTERS, "256", TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) TEN(11)
                     "%120, %121, %122, %123, %124, %125, %126, %127", "%128, %129, %130, %131", "%132", "%133", SUMS_32(0), SUMS_32(32),
                     SUMS_32(64), SUMS_32(96));
 }
 #undef WGMMA_REGISTERS
+#undef BY_TYPE
 #undef TEN
 #undef SUMS_8
 #undef SUMS_32

@@ -8,7 +8,7 @@ enum { THREADS = 256, RANK = TACHY_NN_RANK, LANES = 32, OWNERS = 1 << 16 };
 
 static int bytes_of(enum tachy_dtype t)
 {
-    return t == TACHY_I64 ? 8 : t == TACHY_F32 || t == TACHY_I32 ? 4 : t == TACHY_F16 ? 2 : t == TACHY_U8 || t == TACHY_I8;
+    return t == TACHY_I64 ? 8 : t == TACHY_F32 || t == TACHY_I32 ? 4 : t == TACHY_F16 || t == TACHY_BF16 ? 2 : t == TACHY_U8 || t == TACHY_I8;
 }
 
 __device__ static inline int64_t read_index(const tachy_nn_operand &o, int64_t i)
@@ -55,6 +55,19 @@ __device__ static inline void walk(const tachy_nn_index &a, uint32_t i, int firs
     }
 }
 
+// An element in another type of floats, or with the bits that it has.
+template <typename U, typename T> struct as {
+    __device__ static inline U of(T v)
+    {
+        U u;
+        put(&u, value(v));
+        return u;
+    }
+};
+template <typename T> struct as<T, T> {
+    __device__ static inline T of(T v) { return v; }
+};
+
 template <typename L, typename T> __global__ void __launch_bounds__(THREADS) gather(tachy_nn_index a, uint32_t n)
 {
     uint32_t i = blockIdx.x * THREADS + threadIdx.x;
@@ -62,7 +75,7 @@ template <typename L, typename T> __global__ void __launch_bounds__(THREADS) gat
     if (i >= n)
         return;
     walk(a, i, 0, RANK, o);
-    at<L>(a.list.data)[o.list] = (L)at<const T>(a.table.data)[o.table + find(a, o.index).offset];
+    at<L>(a.list.data)[o.list] = as<L, T>::of(at<const T>(a.table.data)[o.table + find(a, o.index).offset]);
 }
 
 template <typename T> __device__ static inline T changed(int how, T y, T v)
@@ -77,7 +90,8 @@ template <typename T> __device__ static inline T changed(int how, T y, T v)
 }
 // In which type numbers of another are compared and added.
 template <typename T> struct number { typedef T in; };
-template <> struct number<__half> { typedef float in; };
+template <> struct number<half16> { typedef float in; };
+template <> struct number<bfloat16> { typedef float in; };
 
 // The first `serial` dimensions, of `rounds` elements, are those without a stride of the table. Of the elements that they
 // may all reach, an owner has each `owners`-th.
@@ -98,7 +112,7 @@ __global__ void __launch_bounds__(THREADS) scatter(tachy_nn_index a, int serial,
         if (f.number % owners != mine)
             continue;
         T *to = at<T>(a.table.data) + o.table + f.offset;
-        *to = (T)changed<N>(a.how, (N)*to, (N)at<const L>(a.list.data)[o.list]);
+        *to = as<T, N>::of(changed<N>(a.how, as<N, T>::of(*to), as<N, L>::of(at<const L>(a.list.data)[o.list])));
     }
 }
 
@@ -129,10 +143,8 @@ template <typename L, typename T> static int launch_gather(const tachy_nn_index 
 
 int tachy_nn_run_gather(const struct tachy_nn_index *a, cuda_stream stream)
 {
-    if (a->list.dtype == TACHY_F16 && a->table.dtype == TACHY_F32)
-        return launch_gather<__half, float>(a, stream);
-    if (a->list.dtype == TACHY_F32 && a->table.dtype == TACHY_F16)
-        return launch_gather<float, __half>(a, stream);
+    if (a->list.dtype != a->table.dtype && (a->list.dtype == TACHY_F32 || a->table.dtype == TACHY_F32))
+        return of_two_floats(a->list.dtype, a->table.dtype, [&](auto l, auto t) { return launch_gather<decltype(l), decltype(t)>(a, stream); });
     if (a->list.dtype != a->table.dtype)
         return cudaErrorInvalidValue;
     switch (bytes_of(a->list.dtype)) { // bits are kept
@@ -180,21 +192,13 @@ template <typename T, typename L> static int launch_scatter(const tachy_nn_index
 
 int tachy_nn_run_scatter(const struct tachy_nn_index *a, cuda_stream stream)
 {
-    if (a->table.dtype == TACHY_F16)
-        return a->list.dtype == TACHY_F16   ? launch_scatter<__half, __half>(a, stream)
-               : a->list.dtype == TACHY_F32 ? launch_scatter<__half, float>(a, stream)
-                                            : (int)cudaErrorInvalidValue;
-    if (a->table.dtype == TACHY_F32 && a->list.dtype == TACHY_F16)
-        return launch_scatter<float, __half>(a, stream);
-    if (a->list.dtype != a->table.dtype)
-        return cudaErrorInvalidValue;
-    switch (a->table.dtype) {
-    case TACHY_F32: return launch_scatter<float, float>(a, stream);
+    switch (a->list.dtype == a->table.dtype ? a->table.dtype : TACHY_F32) {
     case TACHY_U8: return launch_scatter<uint8_t, uint8_t>(a, stream);
     case TACHY_I8: return launch_scatter<int8_t, int8_t>(a, stream);
     case TACHY_I32: return launch_scatter<int32_t, int32_t>(a, stream);
     case TACHY_I64: return launch_scatter<int64_t, int64_t>(a, stream);
-    default: return cudaErrorInvalidValue;
+    default:
+        return of_two_floats(a->table.dtype, a->list.dtype, [&](auto t, auto l) { return launch_scatter<decltype(t), decltype(l)>(a, stream); });
     }
 }
 
@@ -230,11 +234,8 @@ int tachy_nn_run_top(const struct tachy_nn_top *a, cuda_stream stream)
     int64_t elements = a->outer * a->inner * a->n, blocks = (elements * LANES + THREADS - 1) / THREADS;
     if (elements < 1 || a->n > INT32_MAX || blocks > INT32_MAX || a->k < 1 || a->k > a->n)
         return cudaErrorInvalidValue;
-    if (a->dtype == TACHY_F32)
-        top<float><<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a, elements);
-    else if (a->dtype == TACHY_F16)
-        top<half16><<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a, elements);
-    else
-        return cudaErrorInvalidValue;
-    return cudaGetLastError();
+    return of_floats(a->dtype, [&](auto t) {
+        top<decltype(t)><<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a, elements);
+        return (int)cudaGetLastError();
+    });
 }

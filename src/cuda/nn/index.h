@@ -36,6 +36,6 @@ struct tachy_nn_top {
     int64_t in_outer, in_step, in_inner, out_outer, out_step, out_inner; // elements
     int64_t outer, n, inner, k;
     bool min;
-    enum tachy_dtype dtype; // F32 or F16
+    enum tachy_dtype dtype; // of floats
 };
 TACHY_NN_LAUNCHER(top, tachy_nn_top)

@@ -171,9 +171,5 @@ template <typename T, typename U> static int launch(const tachy_nn_interpolate *
 
 int tachy_nn_run_interpolate(const struct tachy_nn_interpolate *a, cuda_stream stream)
 {
-    if (a->dtype == TACHY_F32 && a->out_dtype == TACHY_F32)
-        return launch<float, float>(a, stream);
-    if (a->dtype == TACHY_F16 && a->out_dtype == TACHY_F16)
-        return launch<half16, half16>(a, stream);
-    return a->dtype == TACHY_F16 && a->out_dtype == TACHY_F32 ? launch<half16, float>(a, stream) : (int)cudaErrorInvalidValue;
+    return of_two_floats<false>(a->dtype, a->out_dtype, [&](auto t, auto u) { return launch<decltype(t), decltype(u)>(a, stream); });
 }

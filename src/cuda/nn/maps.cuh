@@ -16,7 +16,7 @@ static encode_fn encoder(void)
     return found;
 }
 
-// A float16 tensor of up to four dimensions, the innermost first, of which boxes are fetched: box elements of each dimension,
+// A tensor of 16-bit elements of up to four dimensions, the innermost first, of which boxes are fetched: box elements of each dimension,
 // step apart. Strides count elements; the innermost is 1.
 static bool encode(CUtensorMap *map, cuda_address data, int rank, const int64_t *size, const int64_t *stride, const int *box, const int *step)
 {

@@ -97,7 +97,7 @@ __device__ static inline void take_bias(const float *bias, int channel, int lane
 }
 
 // 64 pixels by 64 channels from sums to the output and, as what a product takes, to `a`.
-template <bool ADDS>
+template <typename T, bool ADDS>
 __device__ static inline void store_chunk(const CUtensorMap *out, const tachy_nn_act &act, place &p, int pixel, int channel, float (&d)[32],
                                           const float2 (&b)[8], uint32_t (&a)[16])
 {
@@ -114,7 +114,7 @@ __device__ static inline void store_chunk(const CUtensorMap *out, const tachy_nn
             matrices_get(r, line + (((j + (p.lane >> 4)) ^ (p.row & 7)) << 4));
 #pragma unroll
             for (int k = 0; k < 4; k++) {
-                float2 v = floats(r[k]);
+                float2 v = floats<T>(r[k]);
                 d[(j + k / 2) * 4 + k % 2 * 2] += v.x, d[(j + k / 2) * 4 + k % 2 * 2 + 1] += v.y;
             }
         }
@@ -126,7 +126,7 @@ __device__ static inline void store_chunk(const CUtensorMap *out, const tachy_nn
     activate_common<32>(act, d);
 #pragma unroll
     for (int j = 0; j < 16; j++)
-        a[j] = halves(d[j * 2], d[j * 2 + 1]);
+        a[j] = halves<T>(d[j * 2], d[j * 2 + 1]);
 #pragma unroll
     for (int j = 0; j < 8; j += 2) {
         uint32_t r[4] = {a[j * 2], a[j * 2 + 1], a[j * 2 + 2], a[j * 2 + 3]};
@@ -140,17 +140,17 @@ __device__ static inline void store_chunk(const CUtensorMap *out, const tachy_nn
 }
 
 // The first product's next 64 channels, onto d1.
-template <int K> __device__ static inline void multiply_first(float (&d1)[32], uint32_t x, uint32_t weights)
+template <typename T, int K> __device__ static inline void multiply_first(float (&d1)[32], uint32_t x, uint32_t weights)
 {
     uint64_t a = tile_descriptor(x), b = tile_descriptor(weights);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < K / 16; k++)
-        wgmma(d1, a + k / 4 * (ROWS * DEPTH * 2 / 16) + k % 4 * 2, b + k / 4 * (CHUNK / 16) + k % 4 * 2, k > 0);
+        wgmma<T>(d1, a + k / 4 * (ROWS * DEPTH * 2 / 16) + k % 4 * 2, b + k / 4 * (CHUNK / 16) + k % 4 * 2, k > 0);
     wgmma_commit();
 }
 
-template <int K, int N, bool ADDS> __device__ static void consume(const work &w, const shared &m, place p)
+template <typename T, int K, int N, bool ADDS> __device__ static void consume(const work &w, const shared &m, place p)
 {
     typedef layout<K, N> L;
     ring<L::SLOTS> one(0), two(0);
@@ -173,7 +173,7 @@ template <int K, int N, bool ADDS> __device__ static void consume(const work &w,
         x_phase ^= 1;
         barrier_wait(m.w1_full + 8 * one.s, one.phase);
         named_barrier(3 + p.group, CONSUMERS);
-        multiply_first<K>(d1, x, m.w1 + one.s * L::W1);
+        multiply_first<T, K>(d1, x, m.w1 + one.s * L::W1);
         named_arrive(4 - p.group, CONSUMERS);
         for (int j = 0; j < w.chunks; j++) {
             take_bias(w.bias1, j * 64, p.lane, bias);
@@ -190,7 +190,7 @@ template <int K, int N, bool ADDS> __device__ static void consume(const work &w,
             one.next();
             if (j + 1 == w.chunks)
                 release(m.x_empty);
-            store_chunk<ADDS>(&w.y1, w.act1, p, pixel, j * 64, d1, bias, a);
+            store_chunk<T, ADDS>(&w.y1, w.act1, p, pixel, j * 64, d1, bias, a);
             barrier_wait(m.w2_full + 8 * two.s, two.phase);
             if (j + 1 < w.chunks)
                 barrier_wait(m.w1_full + 8 * one.s, one.phase);
@@ -199,10 +199,10 @@ template <int K, int N, bool ADDS> __device__ static void consume(const work &w,
             wgmma_fence();
 #pragma unroll
             for (int k = 0; k < 4; k++)
-                wgmma(d2, a + 4 * k, b + 2 * k, j || k);
+                wgmma<T>(d2, a + 4 * k, b + 2 * k, j || k);
             wgmma_commit();
             if (j + 1 < w.chunks)
-                multiply_first<K>(d1, x, m.w1 + one.s * L::W1);
+                multiply_first<T, K>(d1, x, m.w1 + one.s * L::W1);
             named_arrive(4 - p.group, CONSUMERS);
             two.next();
         }
@@ -211,7 +211,7 @@ template <int K, int N, bool ADDS> __device__ static void consume(const work &w,
 #pragma unroll
         for (int u = 0; u < N / 64; u++) {
             take_bias(w.bias2, u * 64, p.lane, bias);
-            store_chunk<false>(&w.y2, w.act2, p, pixel, u * 64, *reinterpret_cast<float(*)[32]>(d2 + u * 32), bias, a);
+            store_chunk<T, false>(&w.y2, w.act2, p, pixel, u * 64, *reinterpret_cast<float(*)[32]>(d2 + u * 32), bias, a);
         }
     }
     if (p.thread == 0)
@@ -219,7 +219,7 @@ template <int K, int N, bool ADDS> __device__ static void consume(const work &w,
 }
 #endif
 
-template <int K, int N> __global__ void __launch_bounds__(THREADS, 1) pair(const __grid_constant__ work w)
+template <typename T, int K, int N> __global__ void __launch_bounds__(THREADS, 1) pair(const __grid_constant__ work w)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     typedef layout<K, N> L;
@@ -250,14 +250,14 @@ template <int K, int N> __global__ void __launch_bounds__(THREADS, 1) pair(const
         uint32_t row = lane % 8 + (lane & 8);
         place p = {group, lane, (int)threadIdx.x % 128, (warp * 16 + row) * 128, row, m.staging + group * 2 * CHUNK, m.added + group * 16, 0, 0};
         if (w.has_add)
-            consume<K, N, true>(w, m, p);
+            consume<T, K, N, true>(w, m, p);
         else
-            consume<K, N, false>(w, m, p);
+            consume<T, K, N, false>(w, m, p);
     }
 #endif
 }
 
-// A matrix of float16 rows by boxes of 64 columns and `rows` rows.
+// A matrix of 16-bit rows by boxes of 64 columns and `rows` rows.
 static bool encode_rows(CUtensorMap *map, cuda_address data, int64_t columns, int64_t nb_rows, int64_t row, int rows)
 {
     int64_t size[3] = {columns, 1, nb_rows}, stride[3] = {1, row, row};
@@ -265,7 +265,7 @@ static bool encode_rows(CUtensorMap *map, cuda_address data, int64_t columns, in
     return encode(map, data, 3, size, stride, box, one);
 }
 
-template <int K, int N> static int launch(const tachy_nn_pair *a, cuda_stream stream)
+template <typename T, int K, int N> static int launch(const tachy_nn_pair *a, cuda_stream stream)
 {
     typedef layout<K, N> L;
     static_assert(L::SLOTS >= 2 && L::BYTES <= SHARED, "shared memory");
@@ -282,11 +282,11 @@ template <int K, int N> static int launch(const tachy_nn_pair *a, cuda_stream st
     w.bias1 = at<const float>(f->bias), w.bias2 = at<const float>(g->bias);
     w.act1 = f->epilogue.act, w.act2 = g->epilogue.act;
     w.tiles = (int)((rows + ROWS - 1) / ROWS), w.chunks = f->shape.cout / 64;
-    cudaError_t err = cudaFuncSetAttribute(pair<K, N>, cudaFuncAttributeMaxDynamicSharedMemorySize, L::BYTES);
+    cudaError_t err = cudaFuncSetAttribute(pair<T, K, N>, cudaFuncAttributeMaxDynamicSharedMemorySize, L::BYTES);
     if (err != cudaSuccess)
         return taken(err);
     int sms = attribute(cudaDevAttrMultiProcessorCount);
-    pair<K, N><<<w.tiles < sms ? w.tiles : sms, THREADS, L::BYTES, on(stream)>>>(w);
+    pair<T, K, N><<<w.tiles < sms ? w.tiles : sms, THREADS, L::BYTES, on(stream)>>>(w);
     return cudaGetLastError();
 }
 
@@ -299,26 +299,31 @@ static bool dense_rows(const tachy_nn_tensor *t, const tachy_conv_shape *s)
 static bool is_rows(const tachy_nn_conv *a)
 {
     const tachy_conv_shape *s = &a->shape;
-    return a->dtype == TACHY_F16 && s->kh * s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->groups == 1 && s->n > 0 &&
+    return s->kh * s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->groups == 1 && s->n > 0 &&
            !(s->pad_top | s->pad_left | s->pad_bottom | s->pad_right) && !a->scale && !a->sums && !a->weights_image &&
            dense_rows(&a->in, s) && dense_rows(&a->out, s) && dense_rows(&a->epilogue.add, s) && whole_vectors(&a->in, 8) &&
            whole_vectors(&a->out, 8) && whole_vectors(&a->epilogue.add, 8) && a->weights % 16 == 0 && a->bias % 8 == 0 &&
            is_common(a->epilogue.act.kind);
 }
 
-int tachy_nn_run_pair(const struct tachy_nn_pair *a, cuda_stream stream)
+template <typename T> static int launch_form(const tachy_nn_pair *a, int k, int n, cuda_stream stream)
 {
     static int (*const forms[3][3])(const tachy_nn_pair *, cuda_stream) = {
-        {launch<64, 64>, launch<64, 128>, launch<64, 256>},
-        {launch<128, 64>, launch<128, 128>, launch<128, 256>},
-        {launch<256, 64>, launch<256, 128>, launch<256, 256>},
+        {launch<T, 64, 64>, launch<T, 64, 128>, launch<T, 64, 256>},
+        {launch<T, 128, 64>, launch<T, 128, 128>, launch<T, 128, 256>},
+        {launch<T, 256, 64>, launch<T, 256, 128>, launch<T, 256, 256>},
     };
+    return forms[k][n](a, stream);
+}
+
+int tachy_nn_run_pair(const struct tachy_nn_pair *a, cuda_stream stream)
+{
     const tachy_conv_shape *f = &a->first.shape, *g = &a->second.shape;
     auto form = [](int n) { return n == 64 ? 0 : n == 128 ? 1 : n == 256 ? 2 : -1; };
     int k = form(f->cin), n = form(g->cout);
     if (attribute(cudaDevAttrComputeCapabilityMajor) != 9 || k < 0 || n < 0 || f->cout < 64 || f->cout % 64 || g->cin != f->cout ||
-        !is_rows(&a->first) || !is_rows(&a->second) || a->first.epilogue.add_last || a->second.epilogue.add.data ||
+        a->second.dtype != a->first.dtype || !is_rows(&a->first) || !is_rows(&a->second) || a->first.epilogue.add_last || a->second.epilogue.add.data ||
         g->n != f->n || g->h != f->h || g->w != f->w || a->second.in.data != a->first.out.data || a->second.in.pixel != a->first.out.pixel)
         return cudaErrorInvalidValue;
-    return forms[k][n](a, stream);
+    return of_halves(a->first.dtype, [&](auto t) { return launch_form<decltype(t)>(a, k, n, stream); });
 }

@@ -7,7 +7,7 @@ enum { THREADS = 256, RANK = TACHY_NN_RANK, IN = TACHY_NN_OPERANDS };
 
 static int bytes_of(int t)
 {
-    return t == TACHY_I64 ? 8 : t == TACHY_F32 || t == TACHY_I32 ? 4 : t == TACHY_F16 ? 2 : t == TACHY_U8 || t == TACHY_I8;
+    return t == TACHY_I64 ? 8 : t == TACHY_F32 || t == TACHY_I32 ? 4 : t == TACHY_F16 || t == TACHY_BF16 ? 2 : t == TACHY_U8 || t == TACHY_I8;
 }
 
 template <int V, typename T> __device__ static inline void read_some(float (&v)[V], cuda_address data, int64_t i, bool one)
@@ -32,6 +32,7 @@ template <int V> __device__ static inline void read(float (&v)[V], const tachy_n
     switch (o.dtype) {
     case TACHY_F32: return read_some<V, float>(v, o.data, i, one);
     case TACHY_F16: return read_some<V, __half>(v, o.data, i, one);
+    case TACHY_BF16: return read_some<V, __nv_bfloat16>(v, o.data, i, one);
     case TACHY_U8: return read_some<V, uint8_t>(v, o.data, i, one);
     case TACHY_I8: return read_some<V, int8_t>(v, o.data, i, one);
     case TACHY_I32: return read_some<V, int32_t>(v, o.data, i, one);
@@ -42,6 +43,7 @@ template <int V> __device__ static inline void read(float (&v)[V], const tachy_n
 // Cut off towards zero within the type's range, NaN gives 0: what the conversions of the chip do.
 __device__ static inline void write_one(float *p, float v) { *p = v; }
 __device__ static inline void write_one(__half *p, float v) { *p = __float2half_rn(v); }
+__device__ static inline void write_one(__nv_bfloat16 *p, float v) { *p = __float2bfloat16_rn(v); }
 __device__ static inline void write_one(uint8_t *p, float v) { *p = (uint8_t)min(__float2uint_rz(v), 255u); }
 __device__ static inline void write_one(int8_t *p, float v) { *p = (int8_t)min(max(__float2int_rz(v), -128), 127); }
 __device__ static inline void write_one(int32_t *p, float v) { *p = v != v ? 0 : __float2int_rz(v); }
@@ -59,6 +61,7 @@ template <int V> __device__ static inline void write(const tachy_nn_operand &o, 
     switch (o.dtype) {
     case TACHY_F32: return write_some<V, float>(o.data, i, v);
     case TACHY_F16: return write_some<V, __half>(o.data, i, v);
+    case TACHY_BF16: return write_some<V, __nv_bfloat16>(o.data, i, v);
     case TACHY_U8: return write_some<V, uint8_t>(o.data, i, v);
     case TACHY_I8: return write_some<V, int8_t>(o.data, i, v);
     case TACHY_I32: return write_some<V, int32_t>(o.data, i, v);
@@ -373,7 +376,7 @@ int tachy_nn_run_fill(const struct tachy_nn_fill *a, cuda_stream stream)
     if (blocks < 1 || blocks > INT32_MAX || !bytes_of(a->out.dtype))
         return cudaErrorInvalidValue;
     tachy_dtype t = a->out.dtype;
-    auto kernel = t == TACHY_F32 ? fill<float> : t == TACHY_F16 ? fill<__half> : t == TACHY_U8 ? fill<uint8_t> : t == TACHY_I8 ? fill<int8_t> :
+    auto kernel = t == TACHY_F32 ? fill<float> : t == TACHY_F16 ? fill<__half> : t == TACHY_BF16 ? fill<__nv_bfloat16> : t == TACHY_U8 ? fill<uint8_t> : t == TACHY_I8 ? fill<int8_t> :
                   t == TACHY_I32 ? fill<int32_t> : fill<int64_t>;
     kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a, threads);
     return cudaGetLastError();

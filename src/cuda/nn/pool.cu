@@ -67,9 +67,7 @@ template <typename T> static int launch(const tachy_nn_pool *a, cuda_stream stre
 
 int tachy_nn_run_pool(const struct tachy_nn_pool *a, cuda_stream stream)
 {
-    if (a->dtype == TACHY_F32)
-        return launch<float>(a, stream);
     if (a->dtype == TACHY_U8 || a->dtype == TACHY_I8) // maxima
         return a->shape.average ? (int)cudaErrorInvalidValue : a->dtype == TACHY_U8 ? launch<uint8_t>(a, stream) : launch<int8_t>(a, stream);
-    return a->dtype == TACHY_F16 ? launch<half16>(a, stream) : (int)cudaErrorInvalidValue;
+    return of_floats(a->dtype, [&](auto t) { return launch<decltype(t)>(a, stream); });
 }

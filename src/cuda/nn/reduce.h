@@ -24,7 +24,7 @@ struct tachy_nn_reduce {
     int64_t out_outer, out_inner;
     int64_t outer, n, inner;
     enum tachy_nn_reduce_kind kind;
-    enum tachy_dtype dtype, out_dtype; // F32 or F16
+    enum tachy_dtype dtype, out_dtype; // of floats; one may be F32
     // Float32 memory of tachy_nn_reduce_workspace() bytes; 0 of them: not looked at.
     cuda_address workspace;
 };

@@ -126,13 +126,7 @@ template <typename T, typename U> static int launch(const tachy_nn_softmax *a, c
 
 int tachy_nn_run_softmax(const struct tachy_nn_softmax *a, cuda_stream stream)
 {
-    if (a->dtype == TACHY_F32 && a->out_dtype == TACHY_F32)
-        return launch<float, float>(a, stream);
-    if (a->dtype == TACHY_F16 && a->out_dtype == TACHY_F16)
-        return launch<half16, half16>(a, stream);
-    if (a->dtype == TACHY_F32 && a->out_dtype == TACHY_F16)
-        return launch<float, half16>(a, stream);
-    return a->dtype == TACHY_F16 && a->out_dtype == TACHY_F32 ? launch<half16, float>(a, stream) : (int)cudaErrorInvalidValue;
+    return of_two_floats(a->dtype, a->out_dtype, [&](auto t, auto u) { return launch<decltype(t), decltype(u)>(a, stream); });
 }
 
 int tachy_nn_run_arg(const struct tachy_nn_arg *a, cuda_stream stream)
@@ -143,19 +137,20 @@ int tachy_nn_run_arg(const struct tachy_nn_arg *a, cuda_stream stream)
     bool place = a->out_dtype == TACHY_I64 || a->out_dtype == TACHY_I32 || (a->out_dtype == TACHY_U8 && a->n <= 256);
     if (a->n < 1 || a->n > INT32_MAX || blocks < 1 || blocks > INT32_MAX || !place)
         return cudaErrorInvalidValue;
-    if (a->dtype != TACHY_F32 && a->dtype != TACHY_F16)
-        return cudaErrorInvalidValue;
-    auto kernel = a->dtype == TACHY_F32 ? (warps ? arg<float, true> : arg<float, false>) : warps ? arg<half16, true> : arg<half16, false>;
-    kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a);
-    return cudaGetLastError();
+    return of_floats(a->dtype, [&](auto t) {
+        auto kernel = warps ? arg<decltype(t), true> : arg<decltype(t), false>;
+        kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a);
+        return (int)cudaGetLastError();
+    });
 }
 
 int tachy_nn_run_layer_norm(const struct tachy_nn_layer_norm *a, cuda_stream stream)
 {
     int64_t blocks = blocks_of(a->rows, true);
-    if (a->n < 1 || blocks < 1 || blocks > INT32_MAX || (a->dtype != TACHY_F32 && a->dtype != TACHY_F16))
+    if (a->n < 1 || blocks < 1 || blocks > INT32_MAX)
         return cudaErrorInvalidValue;
-    auto kernel = a->dtype == TACHY_F32 ? layer_norm<float> : layer_norm<half16>;
-    kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a);
-    return cudaGetLastError();
+    return of_floats(a->dtype, [&](auto t) {
+        layer_norm<decltype(t)><<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a);
+        return (int)cudaGetLastError();
+    });
 }

@@ -85,6 +85,14 @@ template <typename T> __device__ static inline void sums_of_type(const tachy_nn_
     else
         sums_of<T, 1>(of, sums, lines, block, blocks);
 }
+__device__ static inline void sums_of_floats(const tachy_nn_means &of, float *sums, float *lines, int block, int blocks)
+{
+    switch (of.dtype) {
+    case TACHY_F32: return sums_of_type<float>(of, sums, lines, block, blocks);
+    case TACHY_F16: return sums_of_type<half16>(of, sums, lines, block, blocks);
+    default: return sums_of_type<bfloat16>(of, sums, lines, block, blocks);
+    }
+}
 
 // Products of ROWS rows of weights, from `row` on but not beyond the last, with v.
 template <typename T> __device__ static inline void dots(float (&sum)[ROWS], const T *w, int row, int rows, const float *v, int n)
@@ -176,10 +184,8 @@ template <typename T, int BLOCKS> __global__ void __launch_bounds__(THREADS) squ
     float *scale = memory + u.scale, *lines = memory + u.lines;
     int block = block_of<BLOCKS>();
     for (int k = 0; k < 2; k++)
-        if (a.of[k].data && a.of[k].dtype == TACHY_F32)
-            sums_of_type<float>(a.of[k], k ? second : sums, lines, block, BLOCKS);
-        else if (a.of[k].data)
-            sums_of_type<half16>(a.of[k], k ? second : sums, lines, block, BLOCKS);
+        if (a.of[k].data)
+            sums_of_floats(a.of[k], k ? second : sums, lines, block, BLOCKS);
     meet<BLOCKS>();
     for (int k = 0; k < 2 && a.of[k].data; k++)
         for (int i = threadIdx.x; i < a.of[k].c; i += THREADS) {
@@ -218,10 +224,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) units(tachy_nn_
 {
     extern __shared__ __align__(16) float memory[];
     float *v = memory + u.means;
-    if (a.of[0].dtype == TACHY_F32)
-        sums_of_type<float>(a.of[0], v, memory + u.lines, 0, 1);
-    else
-        sums_of_type<half16>(a.of[0], v, memory + u.lines, 0, 1);
+    sums_of_floats(a.of[0], v, memory + u.lines, 0, 1);
     for (int i = threadIdx.x; i < a.of[0].c; i += THREADS)
         v[i] *= a.of[0].share;
     __syncthreads();
@@ -287,7 +290,7 @@ template <typename T> static int launch(const tachy_nn_squeeze *a, cuda_stream s
 
 static bool are_means(const tachy_nn_means *of)
 {
-    return of->n >= 1 && of->c >= 1 && of->c <= MOST && (of->dtype == TACHY_F32 || of->dtype == TACHY_F16);
+    return of->n >= 1 && of->c >= 1 && of->c <= MOST && (of->dtype == TACHY_F32 || of->dtype == TACHY_F16 || of->dtype == TACHY_BF16);
 }
 
 int tachy_nn_run_squeeze(const struct tachy_nn_squeeze *a, cuda_stream stream)
@@ -298,7 +301,5 @@ int tachy_nn_run_squeeze(const struct tachy_nn_squeeze *a, cuda_stream stream)
         !are_means(&a->of[0]) || !second || (a->w0 && !a->of[1].data) || (!a->w1 && a->hidden != a->of[0].c) || !a->w2 || !a->scale ||
         (a->scaled && (!a->weights || a->rows < 1)))
         return cudaErrorInvalidValue;
-    if (a->dtype == TACHY_F32)
-        return launch<float>(a, stream);
-    return a->dtype == TACHY_F16 ? launch<half16>(a, stream) : (int)cudaErrorInvalidValue;
+    return of_floats(a->dtype, [&](auto t) { return launch<decltype(t)>(a, stream); });
 }

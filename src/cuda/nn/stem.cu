@@ -22,13 +22,19 @@ __device__ static inline void matrices(uint32_t (&r)[4], uint32_t at)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
 }
-__device__ static inline void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+#define MULTIPLY(type) \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+template <typename T> __device__ static inline void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
 #if __CUDA_ARCH__ >= 800
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    if constexpr (IS_BFLOAT<T>)
+        MULTIPLY("bf16");
+    else
+        MULTIPLY("f16");
 #endif
 }
+#undef MULTIPLY
 
 // [channel][depth + GAP], zero where a tap row is shorter than its stretch. A lane has a term of all channels.
 __device__ static void load_weights(const tachy_nn_conv &a, const stem &g, uint16_t *to, int first)
@@ -68,7 +74,7 @@ __device__ static void load_input(const tachy_nn_conv &a, const stem &g, uint16_
 }
 
 // A warp's row of WIDE outputs by NT * 8 channels.
-template <int NT>
+template <typename T, int NT>
 __device__ static inline void sums_of(float (&d)[2][NT][4], const tachy_nn_conv &a, const stem &g, const uint16_t *input,
                                       const uint16_t *weights, int warp, int lane)
 {
@@ -90,15 +96,15 @@ __device__ static inline void sums_of(float (&d)[2][NT][4], const tachy_nn_conv 
                 matrices(v, right + 2 * (j * 8 * (g.depth + GAP) + k));
 #pragma unroll
                 for (int m = 0; m < 2; m++) {
-                    multiply(d[m][j], u[m], v[0], v[1]);
-                    multiply(d[m][j + 1], u[m], v[2], v[3]);
+                    multiply<T>(d[m][j], u[m], v[0], v[1]);
+                    multiply<T>(d[m][j + 1], u[m], v[2], v[3]);
                 }
             }
         }
 }
 
 // Through shared memory of the warp alone, so that whole pixels are written.
-template <int NT>
+template <typename T, int NT>
 __device__ static inline void store_row(float (&d)[2][NT][4], const tachy_nn_conv &a, const stem &g, uint16_t *staging, int first, int n,
                                         int y, int x, int lane)
 {
@@ -110,8 +116,8 @@ __device__ static inline void store_row(float (&d)[2][NT][4], const tachy_nn_con
             int c = j * 8 + lane % 4 * 2;
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                __half2 v = __floats2half2_rn(d[m][j][h * 2], d[m][j][h * 2 + 1]);
-                *reinterpret_cast<__half2 *>(staging + (m * 16 + h * 8 + lane / 4) * PITCH + c) = v;
+                uint32_t v = halves<T>(d[m][j][h * 2], d[m][j][h * 2 + 1]);
+                *reinterpret_cast<uint32_t *>(staging + (m * 16 + h * 8 + lane / 4) * PITCH + c) = v;
             }
         }
     __syncwarp();
@@ -130,7 +136,7 @@ __device__ static inline void store_row(float (&d)[2][NT][4], const tachy_nn_con
     __syncwarp();
 }
 
-template <int NT> __global__ void __launch_bounds__(THREADS, 2) conv_stem(tachy_nn_conv a, stem g)
+template <typename T, int NT> __global__ void __launch_bounds__(THREADS, 2) conv_stem(tachy_nn_conv a, stem g)
 {
     extern __shared__ __align__(16) uint16_t memory[];
     uint16_t *weights = memory, *input = weights + CHANNELS * (g.depth + GAP), *staging = input + g.rows * g.row_halves;
@@ -151,7 +157,7 @@ template <int NT> __global__ void __launch_bounds__(THREADS, 2) conv_stem(tachy_
 #endif
         __syncthreads();
         float d[2][NT][4] = {};
-        sums_of<NT>(d, a, g, input, weights, warp, lane);
+        sums_of<T, NT>(d, a, g, input, weights, warp, lane);
 #pragma unroll
         for (int m = 0; m < 2; m++) {
 #pragma unroll
@@ -161,21 +167,21 @@ template <int NT> __global__ void __launch_bounds__(THREADS, 2) conv_stem(tachy_
             }
             activate_common<NT * 4>(a.epilogue.act, *reinterpret_cast<float(*)[NT * 4]>(d[m]));
         }
-        store_row<NT>(d, a, g, staging + warp * WIDE * (NT * 8 + GAP), first, n, y + warp, x, lane);
+        store_row<T, NT>(d, a, g, staging + warp * WIDE * (NT * 8 + GAP), first, n, y + warp, x, lane);
     }
 }
 
-template <int NT> static int launch(const tachy_nn_conv *a, const stem *g, cuda_stream stream)
+template <typename T, int NT> static int launch(const tachy_nn_conv *a, const stem *g, cuda_stream stream)
 {
     int bytes = 2 * (CHANNELS * (g->depth + GAP) + g->rows * g->row_halves + HIGH * WIDE * (NT * 8 + GAP));
     if (bytes > attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))
         return cudaErrorInvalidValue;
-    cudaError_t err = cudaFuncSetAttribute(conv_stem<NT>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    cudaError_t err = cudaFuncSetAttribute(conv_stem<T, NT>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (err != cudaSuccess)
         return taken(err);
     int blocks = 2 * attribute(cudaDevAttrMultiProcessorCount);
     dim3 grid((unsigned)(g->tiles < blocks ? g->tiles : blocks), (unsigned)parts(a->shape.cout, CHANNELS));
-    conv_stem<NT><<<grid, THREADS, (unsigned)bytes, on(stream)>>>(*a, *g);
+    conv_stem<T, NT><<<grid, THREADS, (unsigned)bytes, on(stream)>>>(*a, *g);
     return cudaGetLastError();
 }
 
@@ -186,7 +192,7 @@ int tachy_nn_run_conv_stem(const struct tachy_nn_conv *a, cuda_stream stream)
     g.packed = (int)a->in.pixel;
     bool packed = (g.packed == 4 || g.packed == 8) && s->cin <= g.packed && s->stride_w * g.packed % 8 == 0 && a->in.data % 8 == 0 &&
                   (a->in.row | a->in.image) % 4 == 0;
-    if (attribute(cudaDevAttrComputeCapabilityMajor) < 8 || a->dtype != TACHY_F16 || s->groups != 1 || a->scale || a->weights_image || a->sums || a->variant ||
+    if (attribute(cudaDevAttrComputeCapabilityMajor) < 8 || s->groups != 1 || a->scale || a->weights_image || a->sums || a->variant ||
         a->epilogue.add.data || !is_common(a->epilogue.act.kind) || !packed || s->dil_h != 1 || s->dil_w != 1 || s->kh > MOST_KERNEL ||
         s->kw > MOST_KERNEL || s->n < 1 || g.out_h < 1 || g.out_w < 1 || s->stride_h > 4 || s->stride_w > 4)
         return cudaErrorInvalidValue;
@@ -199,5 +205,8 @@ int tachy_nn_run_conv_stem(const struct tachy_nn_conv *a, cuda_stream stream)
     g.vectors = whole_vectors(&a->out, 8);
     if (tiles > INT32_MAX / 2)
         return cudaErrorInvalidValue;
-    return s->cout > 32 ? launch<8>(a, &g, stream) : s->cout > 16 ? launch<4>(a, &g, stream) : launch<2>(a, &g, stream);
+    return of_halves(a->dtype, [&](auto t) {
+        typedef decltype(t) T;
+        return s->cout > 32 ? launch<T, 8>(a, &g, stream) : s->cout > 16 ? launch<T, 4>(a, &g, stream) : launch<T, 2>(a, &g, stream);
+    });
 }

@@ -5,6 +5,29 @@
 
 #include <cuda_fp16.h>
 
+// Which of the two types of 16 bits tensor cores multiply.
+template <typename T> constexpr bool IS_BFLOAT = false;
+template <> constexpr bool IS_BFLOAT<bfloat16> = true;
+
+// Two floats as the 16-bit halves of a register, and back.
+template <typename T> __device__ static inline uint32_t halves(float a, float b)
+{
+    if constexpr (IS_BFLOAT<T>) {
+        __nv_bfloat162 h = __floats2bfloat162_rn(a, b);
+        return *reinterpret_cast<uint32_t *>(&h);
+    } else {
+        __half2 h = __floats2half2_rn(a, b);
+        return *reinterpret_cast<uint32_t *>(&h);
+    }
+}
+template <typename T> __device__ static inline float2 floats(uint32_t v)
+{
+    if constexpr (IS_BFLOAT<T>)
+        return __bfloat1622float2(*reinterpret_cast<__nv_bfloat162 *>(&v));
+    else
+        return __half22float2(*reinterpret_cast<__half2 *>(&v));
+}
+
 // Elements of type T in 16 bytes.
 template <typename T> constexpr int VECTOR = 16 / (int)sizeof(T);
 

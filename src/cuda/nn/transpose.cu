@@ -66,22 +66,14 @@ template <typename T, typename U> static int launch(const tachy_nn_transpose *a,
     return cudaGetLastError();
 }
 
-template <typename T> static int launch_to(const tachy_nn_transpose *a, cuda_stream stream)
-{
-    switch (a->out_dtype) {
-    case TACHY_F32: return launch<T, float>(a, stream);
-    case TACHY_F16: return launch<T, half16>(a, stream);
-    case TACHY_U8: return launch<T, uint8_t>(a, stream);
-    default: return cudaErrorInvalidValue;
-    }
-}
-
 int tachy_nn_run_transpose(const struct tachy_nn_transpose *a, cuda_stream stream)
 {
-    switch (a->in_dtype) {
-    case TACHY_F32: return launch_to<float>(a, stream);
-    case TACHY_F16: return launch_to<half16>(a, stream);
-    case TACHY_U8: return launch_to<uint8_t>(a, stream);
-    default: return cudaErrorInvalidValue;
-    }
+    bool from_bytes = a->in_dtype == TACHY_U8, to_bytes = a->out_dtype == TACHY_U8;
+    if (from_bytes && to_bytes)
+        return launch<uint8_t, uint8_t>(a, stream);
+    if (from_bytes)
+        return of_floats(a->out_dtype, [&](auto u) { return launch<uint8_t, decltype(u)>(a, stream); });
+    if (to_bytes)
+        return of_floats(a->in_dtype, [&](auto t) { return launch<decltype(t), uint8_t>(a, stream); });
+    return of_two_floats(a->in_dtype, a->out_dtype, [&](auto t, auto u) { return launch<decltype(t), decltype(u)>(a, stream); });
 }

@@ -4,7 +4,7 @@
 #include <tachy/tensor.h>
 
 // out[b][c][r] = in[b][r][c] through shared memory, with a cast on the way: NCHW to NHWC (rows are channels, columns
-// pixels) and back. Twin: tachy_ref_transpose(). F32, F16 and U8.
+// pixels) and back. Twin: tachy_ref_transpose(). Floats and U8.
 struct tachy_nn_transpose {
     cuda_address in, out;
     int64_t in_row, in_batch;   // elements from row to row, from matrix to matrix

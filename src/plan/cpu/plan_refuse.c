@@ -61,16 +61,16 @@ static const char *refuse_function(const struct tachy_node *n)
 
 static const char *refuse_value(const struct tachy_value *v)
 {
-    if (v->dtype == TACHY_F16 && !v->made_by)
+    if (tachy_is_half(v->dtype) && !v->made_by)
         return "a type other than float32";
     return tachy_refuse_size(v);
 }
 
 const char *tachy_cpu_refuses(const struct tachy_node *n)
 {
-    bool half = n->out->dtype == TACHY_F16;
+    bool half = tachy_is_half(n->out->dtype);
     for (int i = 0; i < n->nb_in && !half; i++)
-        half = n->in[i] && n->in[i]->dtype == TACHY_F16;
+        half = n->in[i] && tachy_is_half(n->in[i]->dtype);
     return half ? "a type other than float32" : plan_refuses_form(n);
 }
 

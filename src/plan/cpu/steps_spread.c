@@ -51,7 +51,7 @@ int plan_steps_spread(struct plan_build *b, const struct tachy_node *n)
         return err;
     struct plan_spread *p = &s->spread;
     p->rank = n->out->rank;
-    p->whole = n->out->dtype != TACHY_F32 && n->out->dtype != TACHY_F16;
+    p->whole = !tachy_is_float(n->out->dtype);
     p->how = n->attr.binary;
     memcpy(p->dim, n->out->shape, sizeof(p->dim));
     plan_strides(n->out, &s->out.v, p->step[0]);
