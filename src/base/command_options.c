@@ -135,7 +135,7 @@ const struct tachy_option tachy_command_options[] = {
      .verbs = TACHY_VERB_ENGINE, .command_only = true, .help = "bench: threads inside one run"},
     {"engine.precision", "precisions", 0, TACHY_OPT_STRING, .arg = "NAME[,NAME...]", .group = "Engine",
      .verbs = TACHY_VERB_ENGINE, .command_only = true,
-     .help = "bench, build: what plans on a GPU compute in, fp32, tf32, fp16, int8, mixed; mixed without it; also --precision"},
+     .help = "bench, build: what plans on a GPU compute in, fp32, tf32, fp16, bf16, int8, mixed; mixed without it; also --precision"},
     {"engine.input", "bench-input", 0, TACHY_OPT_STRING, .arg = "VIDEO", .group = "Engine", .verbs = TACHY_VERB_ENGINE,
      .command_only = true, .help = "bench: the error on frames of this video too, on a GPU; also --input"},
     {"engine.rounds", "rounds", 0, TACHY_OPT_INT, "20", .min = 1, .max = 100000, .group = "Engine",

@@ -117,7 +117,7 @@ static int engine_tachy_open(tachy_engine *e)
     const struct tachy_ep_table *table = NULL;
     char *library = NULL;
     e->on_gpu = tachy_engine_asks_gpu(&e->params);
-    int err = tachy_engine_check_precision(e, e->on_gpu ? "fp32|tf32|fp16|int8|mixed" : "fp32");
+    int err = tachy_engine_check_precision(e, e->on_gpu ? "fp32|tf32|fp16|bf16|int8|mixed" : "fp32");
     if (!err)
         err = tachy_ort_options(&o, e, true);
     if (!err)

@@ -14,6 +14,7 @@ enum tachy_plan_precision { // a CPU has fp32, and int8 by plain loops, which ch
     TACHY_PLAN_FP32 = 0,
     TACHY_PLAN_TF32,  // fp32, but matrix products may round what they multiply to 10 bits of mantissa
     TACHY_PLAN_FP16,  // values between nodes are float16, sums float32
+    TACHY_PLAN_BF16,  // or bfloat16
     TACHY_PLAN_MIXED, // fp16, but nodes that make the error too large are fp32: all of them if it must be (pass_half.c)
     TACHY_PLAN_INT8,  // layers between quantised numbers in whole numbers of 8 bits, all else as fp16 (pass_int8.c)
     TACHY_PLAN_PRECISIONS

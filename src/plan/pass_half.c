@@ -3,10 +3,10 @@
 
 #include <stdlib.h>
 
-// Precision: float16 between nodes. Sums are float32 in every kernel, so what is lost is one rounding a value.
+// Precision: float16 or bfloat16 between nodes. Sums are float32 in every kernel, so what is lost is one rounding a value.
 
 const char *const tachy_plan_precisions[] = {[TACHY_PLAN_FP32] = "fp32", [TACHY_PLAN_TF32] = "tf32", [TACHY_PLAN_FP16] = "fp16",
-                                             [TACHY_PLAN_MIXED] = "mixed", [TACHY_PLAN_INT8] = "int8", [TACHY_PLAN_PRECISIONS] = NULL};
+                                             [TACHY_PLAN_BF16] = "bf16", [TACHY_PLAN_MIXED] = "mixed", [TACHY_PLAN_INT8] = "int8", [TACHY_PLAN_PRECISIONS] = NULL};
 
 // Whether a node reads floats of one type only, that of its first operand; others widen as they read.
 static bool is_strict(const struct tachy_node *n, int i)
@@ -39,7 +39,7 @@ static bool writes_either(enum tachy_plan_op op)
     }
 }
 
-// Results that may be far beyond 65504, or that small differences matter of.
+// Results that may be far beyond float16's 65504, or that small differences matter of.
 static bool grows(const struct tachy_node *n)
 {
     const enum tachy_plan_reduce how = n->attr.reduce.how;
@@ -49,17 +49,17 @@ static bool grows(const struct tachy_node *n)
     case TACHY_OP_BINARY: return n->attr.binary == TACHY_PLAN_POW || n->attr.binary == TACHY_PLAN_DIV;
     case TACHY_OP_SCATTER_EACH:
     case TACHY_OP_SCATTER_ND: return n->attr.scatter.how == TACHY_PLAN_SCATTER_ADD || n->attr.scatter.how == TACHY_PLAN_SCATTER_MUL;
-    case TACHY_OP_RESHAPE: return n->in[0]->dtype != TACHY_F32 && n->in[0]->dtype != TACHY_F16; // whole numbers
+    case TACHY_OP_RESHAPE: return !tachy_is_float(n->in[0]->dtype); // whole numbers
     default: return false;
     }
 }
 
-enum { TYPES = TACHY_F16 + 1 }; // of floats
 struct half {
     struct tachy_graph *g;
-    int nb;                           // values when it began; by their ids:
-    struct tachy_value **cast[TYPES]; // what it was cast to before
-    bool *single;                     // it scales channels or is a grid, which kernels take as float32
+    enum tachy_dtype type;        // F16 or BF16
+    int nb;                       // values when it began; by their ids:
+    struct tachy_value **cast[2]; // what it was cast to before, float32 and `type`
+    bool *single;                 // it scales channels or is a grid, which kernels take as float32
 };
 
 static void find_single(struct half *h)
@@ -89,11 +89,11 @@ static struct tachy_value *cast_before(struct tachy_graph *g, struct tachy_node 
     return tachy_graph_node(g, before, TACHY_OP_RESHAPE, "cast", NULL, &v, 1, c) ? c : NULL;
 }
 
-// An output of the graph, or what has to be float32, behind a node that writes what it reads: made as float16 and widened. `all`:
-// every other user gets the float16 value.
-static int widen(struct tachy_graph *g, struct tachy_node *n, bool all)
+// An output of the graph, or what has to be float32, behind a node that writes what it reads: made narrow and widened. `all`:
+// every other user gets the narrow value.
+static int widen(struct tachy_graph *g, struct tachy_node *n, enum tachy_dtype type, bool all)
 {
-    struct tachy_value *out = n->out, *half = tachy_graph_value(g, out->name, TACHY_F16, out->rank, out->shape);
+    struct tachy_value *out = n->out, *half = tachy_graph_value(g, out->name, type, out->rank, out->shape);
     if (!half)
         return TACHY_ERR_NOMEM;
     half->nhwc = out->nhwc;
@@ -115,10 +115,10 @@ static int narrow_result(struct half *h, struct tachy_node *n)
     if (n->out->dtype != TACHY_F32)
         return TACHY_OK;
     if (!single && !is_output(h->g, n->out)) {
-        n->out->dtype = grows(n) ? TACHY_F32 : TACHY_F16;
+        n->out->dtype = grows(n) ? TACHY_F32 : h->type;
         return TACHY_OK;
     }
-    return writes_either(n->op) ? TACHY_OK : widen(h->g, n, !single);
+    return writes_either(n->op) ? TACHY_OK : widen(h->g, n, h->type, !single);
 }
 
 // The floats that a node reads in one type become `type`.
@@ -126,9 +126,9 @@ static int cast_operands(struct half *h, struct tachy_node *n, enum tachy_dtype 
 {
     for (int i = 0; i < n->nb_in; i++) {
         struct tachy_value *v = n->in[i];
-        if (!v || v->data || v->dtype == type || (v->dtype != TACHY_F32 && v->dtype != TACHY_F16) || !is_strict(n, i))
+        if (!v || v->data || v->dtype == type || !tachy_is_float(v->dtype) || !is_strict(n, i))
             continue;
-        struct tachy_value **c = v->id < h->nb ? &h->cast[type][v->id] : NULL;
+        struct tachy_value **c = v->id < h->nb ? &h->cast[type != TACHY_F32][v->id] : NULL;
         struct tachy_value *to = c && *c ? *c : cast_before(h->g, n, v, type);
         if (!to)
             return TACHY_ERR_NOMEM;
@@ -139,28 +139,29 @@ static int cast_operands(struct half *h, struct tachy_node *n, enum tachy_dtype 
     return TACHY_OK;
 }
 
-int tachy_plan_half_but(struct tachy_graph *g, const bool *single)
+int tachy_plan_half_but(struct tachy_graph *g, enum tachy_dtype half, const bool *single)
 {
-    struct half h = {.g = g, .nb = g->nb_values};
+    struct half h = {.g = g, .type = half, .nb = g->nb_values};
     struct tachy_node *next;
     int err = TACHY_OK, i = 0;
-    h.cast[TACHY_F32] = calloc((size_t)h.nb + 1, sizeof(*h.cast[0]));
-    h.cast[TACHY_F16] = calloc((size_t)h.nb + 1, sizeof(*h.cast[0]));
+    h.cast[0] = calloc((size_t)h.nb + 1, sizeof(*h.cast[0]));
+    h.cast[1] = calloc((size_t)h.nb + 1, sizeof(*h.cast[1]));
     h.single = calloc((size_t)h.nb + 1, sizeof(*h.single));
-    if (!h.cast[TACHY_F32] || !h.cast[TACHY_F16] || !h.single)
+    if (!h.cast[0] || !h.cast[1] || !h.single)
         err = TACHY_ERR_NOMEM;
     else
         find_single(&h);
     for (struct tachy_node *n = g->first; n && err == TACHY_OK; n = next, i++) {
         next = n->next; // before a cast that is put between them
-        err = cast_operands(&h, n, single && single[i] ? TACHY_F32 : TACHY_F16);
+        err = cast_operands(&h, n, single && single[i] ? TACHY_F32 : half);
         if (err == TACHY_OK && !(single && single[i]))
             err = narrow_result(&h, n);
     }
-    free(h.cast[TACHY_F32]);
-    free(h.cast[TACHY_F16]);
+    free(h.cast[0]);
+    free(h.cast[1]);
     free(h.single);
     return err;
 }
 
-int tachy_plan_half(struct tachy_graph *g) { return tachy_plan_half_but(g, NULL); }
+int tachy_plan_half(struct tachy_graph *g) { return tachy_plan_half_but(g, TACHY_F16, NULL); }
+int tachy_plan_bfloat(struct tachy_graph *g) { return tachy_plan_half_but(g, TACHY_BF16, NULL); }

@@ -16,6 +16,7 @@ static inline double host_load(cuda_address at, enum tachy_dtype t, int64_t i)
     const void *p = (const void *)(uintptr_t)at;
     switch (t) {
     case TACHY_F16: return tachy_ref_float(((const uint16_t *)p)[i]);
+    case TACHY_BF16: return tachy_ref_bfloat_float(((const uint16_t *)p)[i]);
     case TACHY_U8: return ((const uint8_t *)p)[i];
     case TACHY_I8: return ((const int8_t *)p)[i];
     case TACHY_I32: return (float)((const int32_t *)p)[i];
@@ -34,6 +35,7 @@ static inline void host_store(cuda_address at, enum tachy_dtype t, int64_t i, do
     void *p = (void *)(uintptr_t)at;
     switch (t) {
     case TACHY_F16: ((uint16_t *)p)[i] = tachy_ref_half((float)v); break;
+    case TACHY_BF16: ((uint16_t *)p)[i] = tachy_ref_bfloat((float)v); break;
     case TACHY_U8: ((uint8_t *)p)[i] = (uint8_t)host_whole(v, 0, 255); break;
     case TACHY_I8: ((int8_t *)p)[i] = (int8_t)host_whole(v, -128, 127); break;
     case TACHY_I32: ((int32_t *)p)[i] = (int32_t)host_whole(v, INT32_MIN, INT32_MAX); break;
@@ -113,7 +115,7 @@ static int host_stems; // how often it was taken
 static int host_conv_stem(const struct tachy_nn_conv *a, cuda_stream s)
 {
     const struct tachy_conv_shape *q = &a->shape;
-    bool fits = a->dtype == TACHY_F16 && (a->in.pixel == 4 || a->in.pixel == 8) && q->stride_w * a->in.pixel % 8 == 0;
+    bool fits = tachy_dtype_size(a->dtype) == 2 && (a->in.pixel == 4 || a->in.pixel == 8) && q->stride_w * a->in.pixel % 8 == 0;
     for (int64_t i = 0; fits && i < q->n * a->in.image; i++)
         fits = i % a->in.pixel < q->cin || isfinite(host_load(a->in.data, a->dtype, i));
     host_stems += fits;
@@ -128,7 +130,7 @@ static int host_conv_tma(const struct tachy_nn_conv *a, cuda_stream s)
     host_own_weights += a->weights_image && !a->variant;
     if (a->weights_image)
         return a->scale ? CUDA_INVALID_VALUE : host_conv_of(a, false);
-    if (!aligned || q->cin % 8 == 0 || a->variant || a->dtype != TACHY_F16)
+    if (!aligned || q->cin % 8 == 0 || a->variant || tachy_dtype_size(a->dtype) != 2)
         return CUDA_INVALID_VALUE;
     int64_t rows = (int64_t)q->cout * q->kh * q->kw, row = (q->cin + 7) / 8 * 8;
     uint16_t *dense = malloc(sizeof(*dense) * (size_t)(rows * q->cin));
@@ -148,7 +150,7 @@ static int host_pair(const struct tachy_nn_pair *a, cuda_stream stream)
 {
     const struct tachy_conv_shape *s = &a->first.shape, *t = &a->second.shape;
     bool taps = s->kh * s->kw * s->stride_h * s->stride_w * s->groups == 1 && t->kh * t->kw * t->stride_h * t->stride_w * t->groups == 1;
-    if (!taps || s->pad_top | s->pad_left | t->pad_top | t->pad_left || a->first.dtype != TACHY_F16 || a->first.scale || a->second.scale ||
+    if (!taps || s->pad_top | s->pad_left | t->pad_top | t->pad_left || tachy_dtype_size(a->first.dtype) != 2 || a->first.scale || a->second.scale ||
         a->first.sums || a->second.sums || a->first.epilogue.add_last || a->second.epilogue.add.data || t->n != s->n || t->h != s->h ||
         t->w != s->w || a->second.in.data != a->first.out.data || a->second.in.pixel != a->first.out.pixel)
         return CUDA_INVALID_VALUE;

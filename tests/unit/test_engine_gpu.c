@@ -62,12 +62,12 @@ static void check_doubles(tachy_engine *e, struct tachy_gpu *gpu)
 
 TEST(host_tensors)
 {
-    static const char *const names[] = {"tachy", "auto", NULL}, *const precisions[] = {"fp32", "tf32", "fp16", "mixed", NULL};
-    for (int i = 0; i < 15; i++) {
+    static const char *const names[] = {"tachy", "auto", NULL}, *const precisions[] = {"fp32", "tf32", "fp16", "bf16", "mixed", NULL};
+    for (int i = 0; i < 18; i++) {
         tachy_engine *e;
         char on[40];
-        const char *precision = precisions[i % 5];
-        CHECK_INT(OPEN(&e, .provider = names[i / 5], .model_path = model(true), .device = "cuda", .precision = precision), TACHY_OK);
+        const char *precision = precisions[i % 6];
+        CHECK_INT(OPEN(&e, .provider = names[i / 6], .model_path = model(true), .device = "cuda", .precision = precision), TACHY_OK);
         if (!e)
             return;
         snprintf(on, sizeof(on), " on Fake GPU, %s, ONNX", precision && strcmp(precision, "mixed") != 0 ? precision : "fp16");
@@ -140,7 +140,7 @@ TEST(refused_precisions)
 {
     static const struct {
         const char *provider, *device, *precision, *says;
-    } all[] = {{"tachy", "cuda", "bf16", "precision bf16 is not built; the provider tachy has fp32|tf32|fp16|int8|mixed"},
+    } all[] = {{"tachy", "cuda", "fp8", "precision fp8 is not built; the provider tachy has fp32|tf32|fp16|bf16|int8|mixed"},
                {"tachy", "cuda", "int8", "precision int8 needs a network with QuantizeLinear"},
                {"tachy", "cpu", "fp16", "needs the model on a GPU (--device cuda)"},
                {NULL, NULL, "mixed", "needs the model on a GPU"},

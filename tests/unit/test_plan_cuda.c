@@ -391,15 +391,18 @@ TEST(precision)
     void (*const builds[])(void) = {branches, mixed, squeezes, gates, odd, pixels};
     host_stems = 0;
     for (int i = 0; i < 6; i++) {
-        float *want = expected(builds[i]), *single = on_gpu(builds[i], TACHY_PLAN_FP32), *half = on_gpu(builds[i], TACHY_PLAN_FP16);
+        float *want = expected(builds[i]), *single = on_gpu(builds[i], TACHY_PLAN_FP32), *half = on_gpu(builds[i], TACHY_PLAN_FP16),
+              *bfloat = on_gpu(builds[i], TACHY_PLAN_BF16);
         int64_t n = i ? 2 * 7 * 12 * 10 : 2 * 5 * 32 * 32;
         CHECK(off(single, want, n) < (i == 2 ? 3e-6 : 1e-6)); // the last is deeper
         CHECK(off(half, want, n) < 3e-3 && off(half, want, n) > 1e-6); // half of 2^-11 a value and some
+        CHECK(off(bfloat, want, n) < 2.4e-2 && off(bfloat, want, n) > off(half, want, n)); // 2^-8
+        free(bfloat);
         free(want);
         free(single);
         free(half);
     }
-    CHECK(host_stems >= 2); // the first convolutions, of three channels
+    CHECK(host_stems >= 4); // the first convolutions, of three channels
 }
 
 // A picture that is added to a resized one times a scale by channel, which a convolution makes.
@@ -491,7 +494,7 @@ TEST(some_nodes_single)
         seed = (unsigned)i;
         for (int k = 0; k < 64; k++)
             keep[k] = noise() > 0;
-        CHECK_INT(tachy_plan_half_but(g, keep), TACHY_OK);
+        CHECK_INT(tachy_plan_half_but(g, TACHY_F16, keep), TACHY_OK);
         struct tachy_plan *p = NULL;
         CHECK_INT(tachy_plan_cuda.open(&p, g, &single), TACHY_OK);
         int64_t nb_in = tachy_value_elements(g->in[0]), nb_out = tachy_value_elements(g->out[0]);

@@ -53,15 +53,16 @@ static float **run_cuda(const struct tachy_graph *g, float **in, const struct ta
     return out;
 }
 
-// float16 only has to run.
+// float16 and bfloat16 only have to run.
 static void also_cuda(const struct tachy_graph *of, float **in, const struct tachy_f64 *want, const struct tachy_f64 *rounded,
                       bool tame)
 {
     for (const struct tachy_node *n = of->first; n; n = n->next)
         if (tachy_plan_cuda.refuses(n))
             return;
-    for (int half = 0; half < 2; half++) {
-        const struct tachy_plan_params params = {.kernels = &host_kernels, .precision = half ? TACHY_PLAN_FP16 : TACHY_PLAN_FP32};
+    static const enum tachy_plan_precision all[] = {TACHY_PLAN_FP32, TACHY_PLAN_FP16, TACHY_PLAN_BF16};
+    for (int half = 0; half < 3; half++) {
+        const struct tachy_plan_params params = {.kernels = &host_kernels, .precision = all[half]};
         struct tachy_graph *g = NULL;
         CHECK_INT(tachy_graph_copy(&g, of, false), TACHY_OK);
         CHECK_INT(tachy_plan_run_passes(g, tachy_plan_cuda.passes(&params), NULL), TACHY_OK);

@@ -53,6 +53,8 @@ void cuda_store(void *to, enum tachy_dtype t, int64_t i, float v)
 {
     if (t == TACHY_F16)
         ((uint16_t *)to)[i] = tachy_ref_half(v);
+    else if (t == TACHY_BF16)
+        ((uint16_t *)to)[i] = tachy_ref_bfloat(v);
     else
         ((float *)to)[i] = v;
 }
@@ -355,10 +357,15 @@ static const struct tachy_plan_pass *passes(const struct tachy_plan_params *p)
         {"dead", tachy_plan_dead}, {"layout", tachy_plan_layout}
     static const struct tachy_plan_pass single[] = {PASSES, {NULL, NULL}};
     static const struct tachy_plan_pass half[] = {PASSES, {"half", tachy_plan_half}, {NULL, NULL}};
+    static const struct tachy_plan_pass bfloat[] = {PASSES, {"half", tachy_plan_bfloat}, {NULL, NULL}};
     static const struct tachy_plan_pass int8[] = {{"int8", tachy_plan_int8}, PASSES, {"half", tachy_plan_half}, {NULL, NULL}};
 #undef PASSES
-    bool whole = p && p->precision == TACHY_PLAN_INT8;
-    return whole ? int8 : p && p->precision == TACHY_PLAN_FP16 ? half : single;
+    switch (p ? p->precision : TACHY_PLAN_FP32) {
+    case TACHY_PLAN_FP16: return half;
+    case TACHY_PLAN_BF16: return bfloat;
+    case TACHY_PLAN_INT8: return int8;
+    default: return single;
+    }
 }
 
 const struct plan_backend tachy_plan_cuda = {

@@ -90,7 +90,7 @@ static int open_with(const struct mixed *m, const struct tachy_plan_params *para
     p.precision = half ? TACHY_PLAN_FP16 : TACHY_PLAN_FP32;
     int err = tachy_graph_copy(&copy, m->g, false);
     if (err == TACHY_OK && half)
-        err = tachy_plan_half_but(copy, single);
+        err = tachy_plan_half_but(copy, TACHY_F16, single);
     if (err == TACHY_OK)
         err = cuda_open(out, copy, &p);
     tachy_graph_close(&copy);

@@ -222,10 +222,10 @@ struct cuda_step *cuda_step(struct cuda_build *b, enum cuda_kind kind); // NULL:
 void cuda_needs_scratch(struct cuda_build *b, size_t bytes);
 // Zeroed bytes of weights: where they start, negative when out of memory. Moves the blob; a trial has none.
 ptrdiff_t cuda_blob(struct cuda_build *b, size_t bytes);
-void cuda_store(void *to, enum tachy_dtype t, int64_t i, float v); // element i of F32 or F16
+void cuda_store(void *to, enum tachy_dtype t, int64_t i, float v); // element i of a type of floats
 // Where a value lies, a constant among the weights in ONNX's order and its own type. False: out of memory.
 bool cuda_value(struct cuda_build *b, const struct tachy_value *v, cuda_address *at);
-// `n` floats as F32 or F16 among the weights. 0: out of memory.
+// `n` floats in a type of floats among the weights. 0: out of memory.
 cuda_address cuda_floats(struct cuda_build *b, enum tachy_dtype t, const float *from, int64_t n);
 struct tachy_nn_tensor cuda_tensor(const struct cuda_build *b, const struct tachy_value *v); // a computed one
 // The same of any picture with channels last; a constant goes among the weights as type `t`. False: out of memory, or a

@@ -8,7 +8,7 @@
 
 static const char *refuse_value(const struct tachy_value *v)
 {
-    if (v->dtype == TACHY_F16)
+    if (tachy_is_half(v->dtype))
         return "a model of float16 (its float32 form runs as float16 with precision=fp16)";
     return tachy_refuse_size(v);
 }

@@ -39,7 +39,7 @@ static bool is_direct(const struct tachy_node *mean)
 {
     const struct tachy_value *x = mean->in[0];
     int64_t bytes = tachy_value_elements(x) / x->shape[0] * (int64_t)tachy_dtype_size(x->dtype);
-    return (x->nhwc || plan_order_is_free(x)) && bytes <= MOST_PICTURE && (x->dtype == TACHY_F16 || x->dtype == TACHY_F32);
+    return (x->nhwc || plan_order_is_free(x)) && bytes <= MOST_PICTURE && tachy_is_float(x->dtype);
 }
 
 // The means of two pictures that are added, the second's perhaps through a convolution.

@@ -41,7 +41,7 @@ int cuda_stem_pixel(const struct tachy_value *v)
     bool moved = by && by->op == TACHY_OP_TRANSPOSE && v->nhwc && !by->in[0]->nhwc && !by->in[0]->data && by->in[0]->rank == 4;
     bool turned = moved && (by->attr.perm[1] == 1 || (by->attr.perm[1] == 3 && by->attr.perm[2] == 1));
     int pixel = 4;
-    if (!turned || v->rank != 4 || v->dtype != TACHY_F16 || v->shape[1] < 2 || v->shape[1] > 4 || v->shape[0] > 65535)
+    if (!turned || v->rank != 4 || !tachy_is_half(v->dtype) || v->shape[1] < 2 || v->shape[1] > 4 || v->shape[0] > 65535)
         return 0;
     for (const struct tachy_use *u = v->used; u; u = u->next) {
         const struct tachy_plan_attr *a = &u->by->attr;
@@ -60,7 +60,7 @@ static bool wants_whole_vectors(const struct tachy_value *v)
     const struct tachy_node *by = v->made_by;
     bool written = by && (is_whole_conv(by) || by->op == TACHY_OP_CONCAT || by->op == TACHY_OP_RESIZE || by->op == TACHY_OP_POOL);
     bool pays = by && (is_whole_conv(by) || by->op == TACHY_OP_CONCAT);
-    if (!written || v->rank != 4 || !v->nhwc || v->dtype != TACHY_F16 || v->shape[1] % 8 == 0 || plan_order_is_free(v))
+    if (!written || v->rank != 4 || !v->nhwc || !tachy_is_half(v->dtype) || v->shape[1] % 8 == 0 || plan_order_is_free(v))
         return false;
     for (const struct tachy_use *u = v->used; u && !pays; u = u->next)
         pays = is_whole_conv(u->by) && u == u->by->use;
@@ -152,7 +152,7 @@ static bool set_weights(struct cuda_build *b, struct cuda_step *s, const struct 
     struct tachy_nn_conv *c = &s->a.conv;
     enum cuda_scaled_role role;
     const struct cuda_scaled *q = cuda_input(n, 4) ? cuda_scaled_of(b, n, &role) : NULL;
-    bool pads = c->dtype == TACHY_F16 && c->shape.groups == 1 && c->shape.cin % 8 && c->in.pixel % 8 == 0 && !s->stem && !q;
+    bool pads = tachy_is_half(c->dtype) && c->shape.groups == 1 && c->shape.cin % 8 && c->in.pixel % 8 == 0 && !s->stem && !q;
     c->weights = q ? q->original : cuda_conv_weights(b, n, c->dtype);
     if (is_depthwise(&c->shape))
         s->depthwise = depthwise_weights(b, n, c->dtype);

@@ -212,7 +212,7 @@ static struct tachy_nn_pointwise *chain_of(const struct cuda_build *b, const str
     struct cuda_step *s = p->nb_steps ? &p->steps[p->nb_steps - 1] : NULL;
     const struct tachy_node *by = v->made_by; // which has made a step of its own, as what only moves numbers may not
     if (!s || s->kind != CUDA_POINTWISE || !by || (by->op != TACHY_OP_UNARY && by->op != TACHY_OP_BINARY && by->op != TACHY_OP_SELECT) ||
-        tachy_value_user(v) != n || n->prev != by || (v->dtype != TACHY_F32 && v->dtype != TACHY_F16) || s->a.pointwise.out.data != cuda_tensor(b, v).data)
+        tachy_value_user(v) != n || n->prev != by || !tachy_is_float(v->dtype) || s->a.pointwise.out.data != cuda_tensor(b, v).data)
         return NULL;
     const struct cuda_lane *one = &b->lanes[v->id], *two = &b->lanes[n->out->id];
     int64_t all = 1;
@@ -267,7 +267,7 @@ int cuda_walk_copy(struct cuda_build *b, const struct cuda_walk *w, cuda_address
 
 static size_t bytes(int64_t elements, const struct tachy_value *v) { return (size_t)elements * tachy_dtype_size(v->dtype); }
 
-static bool moves_bytes(enum tachy_dtype t) { return t == TACHY_F32 || t == TACHY_F16 || t == TACHY_U8; }
+static bool moves_bytes(enum tachy_dtype t) { return tachy_is_float(t) || t == TACHY_U8; }
 
 // Pixels at even steps, without gaps but for channels that are more than the picture's.
 static bool is_even(const struct tachy_view *v)
@@ -283,7 +283,7 @@ static bool widen(struct cuda_build *b, const struct tachy_node *n)
     const struct tachy_view *from = &b->places.ref[x->id].v, *to = &b->places.ref[y->id].v;
     bool pixels = n->op == TACHY_OP_TRANSPOSE && y->rank == 4 && perm[0] == 0 && perm[1] == 3 && perm[2] == 1 && perm[3] == 2;
     if (!pixels || x->data || x->nhwc || !y->nhwc || !plan_is_dense(from) || !is_even(to) || to->pixel <= to->c || to->pixel > 8 ||
-        x->shape[0] > 65535 || (x->dtype != TACHY_F32 && x->dtype != TACHY_F16) || y->dtype != TACHY_F16)
+        x->shape[0] > 65535 || !tachy_is_float(x->dtype) || !tachy_is_half(y->dtype))
         return false;
     struct cuda_step *s = cuda_step(b, CUDA_TRANSPOSE);
     int c = (int)y->shape[1], count = (int)(y->shape[2] * y->shape[3]);

@@ -83,7 +83,7 @@ int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_
     }
     const struct tachy_nn_conv *c = &s->a.conv;
     const struct tachy_device *d = &p->gpu->device;
-    bool half = c->dtype == TACHY_F16, whole = c->shape.groups == 1;
+    bool half = tachy_is_half(c->dtype), whole = c->shape.groups == 1;
     bool hopper = half && whole && d->cc_major == 9 && d->cc_minor == 0 && (c->shape.cin % 8 == 0 || s->padded);
     bool product = s->gemm && (!hopper || is_large(&s->product, d->sm_count));
     if (s->depthwise)
