@@ -26,7 +26,7 @@ struct infer_cuda {
     struct task_devices *devices;
     struct infer_device device[TACHY_MAX_GPUS]; // in the order of `devices`
     int nb_locks;
-    _Atomic bool alone; // the model takes one picture a run there, or there was no memory for more
+    _Atomic int most;   // pictures of a run that may be tried: those that the model takes and there was memory for; 0: any
 };
 
 struct infer_cuda_item {
@@ -55,8 +55,8 @@ struct infer_there {
     size_t apart[TACHY_MAX_IO];  // bytes from one picture's to the next one's
     tachy_engine *engine;        // that runs there: the worker's, or of further devices its own
     tachy_engine *own_engine;
-    tachy_engine *many; // the same for `pictures` of them in one run; NULL: they go one by one
-    int pictures;
+    tachy_engine *many; // the same for `batch` of them in one run; NULL: they go one by one
+    int pictures, batch;
     struct tachy_block in_block, out_block, rest, pinned; // rest: of what is neither; pinned: infer_there_pin()'s
 };
 

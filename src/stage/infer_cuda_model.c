@@ -139,32 +139,46 @@ static int open_engine(struct infer_there *t, struct device_worker *g, int size)
     return err;
 }
 
-// The engine for all pictures at once, if the provider has one for networks of one input whose batch is free, and items can
-// hold all that it says. What it lacks shows in the first worker, and none tries again.
+// An engine for `n` pictures in a run.
+static int open_batch(struct infer_there *t, struct device_worker *g, int n)
+{
+    const struct tachy_infer_net *net = t->host->net;
+    const struct tachy_io *in, *out;
+    int err = infer_open_engine(&t->c->infer, net, n, device_index(t->c->devices, g->device), &t->many);
+    bool all = err == TACHY_OK && tachy_engine_inputs(t->many, &in) && in->spec.shape[0] == n && tachy_engine_on_device(t->many);
+    for (int i = 0; all && i < tachy_engine_outputs(t->many, &out); i++)
+        all = out[i].spec.shape[0] == n;
+    if (!all)
+        tachy_engine_close(&t->many);
+    return all ? TACHY_OK : TACHY_DEF(err, TACHY_ERR_UNSUPPORTED);
+}
+
+// The engine for several pictures at once, if the provider has one for networks of one input whose batch is free, and items
+// can hold all that it says: for all of them, or for as many as there is memory for, half as many each time. What it lacks
+// shows in the first worker, and none tries that again.
 static void open_many(struct infer_there *t, struct device_worker *g)
 {
     const struct tachy_infer_net *net = t->host->net;
     struct infer_cuda *c = t->c;
-    const struct tachy_io *in, *out;
-    int n = t->pictures, err = TACHY_ERR_UNSUPPORTED;
+    const int most = c->most;
+    int err = TACHY_ERR_NOMEM;
     bool free_batch = net->nb_in == 1 && t->in.shape[0] == 1;
     for (int i = 0; i < net->nb_out; i++)
         free_batch = free_batch && t->kept[i] && t->all_out[i].shape[0] == 1;
-    if (c->alone || n < 2 || !free_batch || !infer_runs_plans(t->engine))
+    t->batch = most ? TACHY_MIN(most, t->pictures) : t->pictures;
+    if (t->batch < 2 || !free_batch || !infer_runs_plans(t->engine))
         return;
-    err = infer_open_engine(&c->infer, net, n, device_index(c->devices, g->device), &t->many);
-    bool all = err == TACHY_OK && tachy_engine_inputs(t->many, &in) && in->spec.shape[0] == n && tachy_engine_on_device(t->many);
-    for (int i = 0; all && i < tachy_engine_outputs(t->many, &out); i++)
-        all = out[i].spec.shape[0] == n;
-    if (all) {
-        for (int i = 0; i < net->nb_out; i++)
-            t->apart[i] = tachy_tensor_bytes(&t->all_out[i]);
-        return;
-    }
-    tachy_engine_close(&t->many);
-    c->alone = true;
-    tachy_msg(g->task->log, TACHY_LOG_VERBOSE, "the GPU runs the model for one picture at a time: %s",
-              err == TACHY_ERR_NOMEM ? "there is no memory there for more" : "its batch is fixed");
+    for (; t->batch > 1 && err == TACHY_ERR_NOMEM; t->batch /= err == TACHY_ERR_NOMEM ? 2 : 1)
+        err = open_batch(t, g, t->batch);
+    c->most = err == TACHY_OK ? t->batch : 1;
+    for (int i = 0; i < net->nb_out && err == TACHY_OK; i++)
+        t->apart[i] = tachy_tensor_bytes(&t->all_out[i]);
+    if (err < 0)
+        tachy_msg(g->task->log, TACHY_LOG_VERBOSE, "the GPU runs the model for one picture at a time: %s",
+                  err == TACHY_ERR_NOMEM ? "there is no memory there for more" : "its batch is fixed");
+    else if (t->batch < t->pictures)
+        tachy_msg(g->task->log, TACHY_LOG_VERBOSE, "the GPU runs the model for %d pictures at a time: there is no memory there for %d",
+                  t->batch, 2 * t->batch);
 }
 
 // `n` of them one after the other.
@@ -348,29 +362,51 @@ static int run_at(struct infer_there *t, int picture)
     return tachy_engine_run(t->engine, t->all_in, t->all_out);
 }
 
-// All pictures in one run, if most of them are asked for. False: they go one by one.
-static bool run_many(struct infer_there *t, struct device_worker *g, int n, int err[])
+// The pictures from `first` on in one run.
+static int run_batch(struct infer_there *t, int first)
 {
-    if (!t->many || 2 * n < t->pictures)
-        return false;
-    struct tachy_tensor in = t->in, out[TACHY_MAX_IO];
-    in.shape[0] = t->pictures;
+    struct tachy_tensor in = device_picture(&t->in, first), out[TACHY_MAX_IO];
+    in.shape[0] = t->batch;
     for (int i = 0; i < t->host->net->nb_out; i++) {
         out[i] = t->all_out[i];
-        out[i].shape[0] = t->pictures;
-        out[i].data = t->kept[i];
+        out[i].shape[0] = t->batch;
+        out[i].data = kept_at(t, i, first);
     }
-    int all = tachy_engine_run(t->many, &in, out); // those that nobody asked for are what was there
-    if (all == TACHY_ERR_NOMEM) {
-        tachy_engine_close(&t->many);
-        t->c->alone = true;
-        tachy_msg(g->task->log, TACHY_LOG_INFO, "GPU %d has no memory for a batch of %d pictures: the model runs for one at a time",
-                  g->gpu->device.ordinal, t->pictures);
-        return false;
+    return tachy_engine_run(t->many, &in, out); // those that nobody asked for are what was there
+}
+
+// No memory for such a batch: of half as many from now on, or one by one.
+static void run_fewer(struct infer_there *t, struct device_worker *g)
+{
+    int before = t->batch;
+    tachy_engine_close(&t->many);
+    t->c->most = TACHY_MAX(before / 2, 1);
+    open_many(t, g);
+    tachy_msg(g->task->log, TACHY_LOG_INFO, "GPU %d has no memory for a batch of %d pictures: the model runs for %d at a time",
+              g->gpu->device.ordinal, before, t->many ? t->batch : 1);
+}
+
+// Batches of which most pictures are asked for, in one run each. Those that are not `done` then go one by one.
+static void run_many(struct infer_there *t, struct device_worker *g, const int picture[], int n, int err[], bool done[])
+{
+    for (int first = 0; t->many && first + t->batch <= t->pictures; first += t->batch) {
+        int asked = 0;
+        for (int i = 0; i < n; i++)
+            asked += picture[i] / t->batch == first / t->batch;
+        if (2 * asked < t->batch)
+            continue;
+        int all = run_batch(t, first);
+        if (all == TACHY_ERR_NOMEM) {
+            run_fewer(t, g);
+            first = -t->batch; // from the first on, in their own bounds
+            continue;
+        }
+        for (int i = 0; i < n; i++)
+            if (picture[i] / t->batch == first / t->batch) {
+                err[i] = all;
+                done[i] = true;
+            }
     }
-    for (int i = 0; i < n; i++)
-        err[i] = all;
-    return true;
 }
 
 void infer_there_run(struct infer_there *t, struct device_worker *g, const int picture[], int n, int err[])
@@ -379,13 +415,16 @@ void infer_there_run(struct infer_there *t, struct device_worker *g, const int p
     cuda_stream stream = tachy_engine_stream(t->engine);
     const bool follows = stream != t->stream;
     int all = TACHY_OK;
+    bool done[DEVICE_GROUP] = {false};
     if (stream)
         pthread_mutex_lock(running);
     if (stream && follows)
         all = device_follow(g, stream, t->stream);
-    bool done = all == TACHY_OK && run_many(t, g, n, err);
-    for (int i = 0; i < n && !done; i++)
-        err[i] = all < 0 ? all : run_at(t, picture[i]);
+    if (all == TACHY_OK)
+        run_many(t, g, picture, n, err, done);
+    for (int i = 0; i < n; i++)
+        if (!done[i])
+            err[i] = all < 0 ? all : run_at(t, picture[i]);
     if (!stream)
         return;
     if (all == TACHY_OK && follows) // also after those of a run that failed

@@ -121,6 +121,8 @@ enum { IN_H, IN_X, IN_K, OUT_K = 0, OUT_MORE, OUT_H, OUT_Y };
 
 static const int64_t shapes[][4] = {{1, 8}, {1, SIDE, SIDE, 1}, {1, 4, 4}, {1, 2000}};
 static _Atomic int runs, opened, batches; // batches: runs of several pictures on a device
+static int room_open = 256, room_run = 256; // pictures of an engine that there is memory for; of its run
+static _Atomic int largest;                 // that ran
 
 static struct tachy_io io_of(const char *name, const int64_t shape[4])
 {
@@ -141,6 +143,8 @@ static int recurrent_open(tachy_engine *e)
     e->stream = e->params.gpu_stream;
     e->on_device = e->stream != NULL;
     others(OTHERS + (size_t)++opened * TAKEN);
+    if (r->batch > room_open)
+        return TACHY_ERR_NOMEM;
     snprintf(e->version, sizeof(e->version), "test");
     if (r->flat) {
         e->n_in = e->n_out = 1;
@@ -212,6 +216,8 @@ static int queue(tachy_engine *e, const struct tachy_tensor in[], struct tachy_t
 static int recurrent_run(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
 {
     const struct recurrent *r = (void *)e->priv;
+    if (r->batch > room_run)
+        return TACHY_ERR_NOMEM;
     for (int i = 0; i < e->n_in + e->n_out; i++) {
         const struct tachy_tensor *t = i < e->n_in ? &in[i] : &out[i - e->n_in];
         elsewhere += e->stream ? t->mem != TACHY_DEVICE || t->device != r->gpu : t->mem == TACHY_DEVICE;
@@ -219,6 +225,7 @@ static int recurrent_run(tachy_engine *e, const struct tachy_tensor in[], struct
     most_on_gpu |= on_gpu[r->gpu]++ > 0 && e->stream;
     runs++;
     batches += e->stream && r->batch > 1;
+    largest = TACHY_MAX(largest, e->stream ? r->batch : 0);
     usleep(50); // what asking for a run takes
     int err = r->flat ? flat_run(e, in, out) : queue(e, in, out);
     on_gpu[r->gpu]--;
@@ -464,6 +471,24 @@ TEST(batches_on_the_device)
         run(&(struct way){i & 1 ? "cutout" : "mask", i & 2, 1 + i % 2, 1 + i % 3, 1 + (i / 4) % 2, 60, 1 + i % 2, true,
                           i & 1 ? 4 : 0});
     CHECK(batches > 0);
+    provider = "cuda-ort";
+}
+
+// Without the memory for a batch smaller ones run, and the masks are the same.
+TEST(a_batch_that_fits)
+{
+    static const int rooms[][2] = {{4, 256}, {256, 4}, {256, 2}, {3, 2}, {1, 256}, {256, 1}};
+    provider = "tachy";
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(rooms); i++) {
+        const int most = TACHY_MIN(rooms[i][0], rooms[i][1]);
+        batches = largest = 0;
+        room_open = rooms[i][0], room_run = rooms[i][1];
+        for (int k = 0; k < 4 || (most > 1 && !batches && k < 60); k++)
+            run(&(struct way){k & 1 ? "cutout" : "mask", false, 1 + k % 2, 1 + k % 3, 1, 60, 1 + k % 2, true, 0});
+        CHECK(most > 1 ? batches > 0 : !batches);
+        CHECK_INT(largest, most);
+    }
+    room_open = room_run = 256;
     provider = "cuda-ort";
 }
 
@@ -732,7 +757,7 @@ TEST(cleans)
 }
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(states_stay_on_the_device), TEST_CASE(states_go_with_their_frames),
-          TEST_CASE(a_model_on_every_device), TEST_CASE(batches_on_the_device),
+          TEST_CASE(a_model_on_every_device), TEST_CASE(batches_on_the_device), TEST_CASE(a_batch_that_fits),
           TEST_CASE(the_light_ratio_counts_the_model), TEST_CASE(a_model_on_the_host),
           TEST_CASE(engines_are_counted), TEST_CASE(states_are_saved_and_loaded), TEST_CASE(a_first_picture_warms_up),
           TEST_CASE(cleans))
