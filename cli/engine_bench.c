@@ -82,6 +82,8 @@ static void open_row(const struct bench *b, struct bench_row *r)
     int err = tachy_engine_open(&r->engine, &p);
     if (err == TACHY_OK) {
         snprintf(r->version, sizeof(r->version), "%s", tachy_engine_version(r->engine));
+        if (b->cuda)
+            r->memory = (double)tachy_engine_memory(r->engine) / (1 << 20);
         err = engine_tensors(&r->t, r->engine, r->batch);
     }
     double warm;
@@ -366,10 +368,11 @@ static int make_rows(struct bench *b, const struct bench_lists *l)
     return b->rows ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-// A process whose runtimes are not loaded yet is forked for each row, so this comes before all else.
+// A process whose runtimes are not loaded yet is forked for each row, so this comes before all else. A GPU's plan says itself
+// what it holds.
 static void weigh(struct bench *b)
 {
-    for (int i = 0; i < b->nb_rows; i++) {
+    for (int i = 0; i < b->nb_rows && !b->cuda; i++) {
         struct tachy_engine_params p = params_of(b, &b->rows[i], NULL);
         // The first time may be the one that looks for kernels, which takes more.
         for (int k = 0; k < (p.build_effort > 0 && !strcmp(p.provider, "tachy") ? 2 : 1); k++)

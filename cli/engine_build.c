@@ -18,9 +18,9 @@ static int build(const struct tachy_engine_params *p, const char *shown, json_t 
     if (err == TACHY_OK)
         err = tachy_engine_time(e, t.in, t.out, 10, &ms);
     if (err == TACHY_OK)
-        json_array_append_new(rows, json_pack("{s:s, s:s, s:i, s:s?, s:s, s:f, s:f}", "model", shown, "path", p->model_path,
-                                              "batch", p->batch_max, "precision", p->precision, "version",
-                                              tachy_engine_version(e), "seconds", seconds, "run_ms", ms));
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:i, s:s?, s:s, s:f, s:f, s:f}", "model", shown, "path", p->model_path,
+                                              "batch", p->batch_max, "precision", p->precision, "version", tachy_engine_version(e),
+                                              "seconds", seconds, "run_ms", ms, "memory_mib", (double)tachy_engine_memory(e) / (1 << 20)));
     engine_tensors_free(&t);
     tachy_engine_close(&e);
     return err;
@@ -30,10 +30,11 @@ static void print_rows(json_t *rows)
 {
     size_t i;
     json_t *o;
-    printf("%-32s %5s %9s %9s  %s\n", "MODEL", "BATCH", "BUILD s", "RUN ms", "WHAT");
-    json_array_foreach(rows, i, o) printf("%-32s %5lld %9.2f %9.3f  %s\n", text_of(o, "model"), int_of(o, "batch"),
+    printf("%-32s %5s %9s %9s %9s  %s\n", "MODEL", "BATCH", "BUILD s", "RUN ms", "MEM MiB", "WHAT");
+    json_array_foreach(rows, i, o) printf("%-32s %5lld %9.2f %9.3f %9.1f  %s\n", text_of(o, "model"), int_of(o, "batch"),
                                           json_real_value(json_object_get(o, "seconds")),
-                                          json_real_value(json_object_get(o, "run_ms")), text_of(o, "version"));
+                                          json_real_value(json_object_get(o, "run_ms")),
+                                          json_real_value(json_object_get(o, "memory_mib")), text_of(o, "version"));
 }
 
 static int build_model(struct cli *c, const char *name, struct tachy_engine_params *p, const struct bench_lists *l, json_t *rows)

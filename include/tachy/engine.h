@@ -103,6 +103,10 @@ TACHY_API int tachy_engine_run(tachy_engine *e, const struct tachy_tensor in[],
 // the tensors, and `out` stays as it is; `in` and `out` are the host's. As tachy_engine_run().
 TACHY_API int tachy_engine_time(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[], int runs, double *ms);
 
+// Bytes that a model's plan holds at its peak where it runs: weights, also those that other engines share, and what is alive
+// in one run at the same time, without the caller's tensors. 0: "tachy" does not run the model in one plan. Thread-safe.
+TACHY_API int64_t tachy_engine_memory(const tachy_engine *e);
+
 // The provider that runs, "cpu"; and its version text, "ONNX Runtime 1.31.1": engines of the same
 // text, model and options give the same bits.
 TACHY_API const char *tachy_engine_provider(const tachy_engine *e);

@@ -348,6 +348,7 @@ int tachy_engine_time(tachy_engine *e, const struct tachy_tensor in[], struct ta
     return err;
 }
 
+int64_t tachy_engine_memory(const tachy_engine *e) { return e ? e->memory : 0; }
 const char *tachy_engine_provider(const tachy_engine *e) { return e ? e->name : NULL; }
 const char *tachy_engine_version(const tachy_engine *e) { return e ? e->version : NULL; }
 uint64_t tachy_engine_transfer_ns(const tachy_engine *e) { return e ? atomic_load(&e->transfer_ns) : 0; }

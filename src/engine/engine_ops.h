@@ -34,6 +34,7 @@ struct tachy_engine {
     bool picking;         // opened by "auto": the provider must run all of the model
     bool on_gpu;          // of "tachy": plans run on GPU params.gpu
     _Atomic uint64_t transfer_ns; // of its runs so far: copies between host and device
+    int64_t memory;       // tachy_engine_memory()
     bool fixed;           // the first run has set fixed_in and fixed_out
     struct tachy_tensor fixed_in[TACHY_MAX_IO], fixed_out[TACHY_MAX_IO]; // shapes only
     max_align_t priv[];

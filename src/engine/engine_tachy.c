@@ -82,8 +82,9 @@ static void add_own(struct tachy_ort_options *o, const tachy_engine *e, struct o
 static void set_version(tachy_engine *e, const struct tachy_session *s, const struct tachy_ep_table *table)
 {
     struct tachy_ep_plan_info i = {.on = ""};
-    if (s->plan && e->on_gpu)
+    if (s->plan)
         table->info(s->plan, &i);
+    e->memory = (int64_t)(i.weights + i.arena + i.scratch);
     snprintf(e->version, sizeof(e->version), "tachy %s%s%s, ONNX Runtime %s", table->about(), *i.on ? " on " : "", i.on,
              s->ort->version);
 }
