@@ -218,6 +218,7 @@ class EngineCommand(common.Case):
         rows = json.loads(engine(*args, "--batch", "1,4", "--precision", "fp16,mixed", "--json", env=self.GPU).stdout)
         self.assertEqual([(r["batch"], r["precision"]) for r in rows],
                          [(1, "fp16"), (1, "mixed"), (4, "fp16"), (4, "mixed")])
+        self.assertTrue(0 < rows[0]["memory_mib"] < rows[2]["memory_mib"] < 1, rows)
         kept = sorted((f.name, f.stat().st_mtime_ns) for f in (self.tmp / "store").iterdir() if f.suffix != ".used")
         self.assertGreaterEqual(len(kept), 2)
         engine(*args, "--batch", "1,4", "--precision", "fp16,mixed", env=self.GPU)
