@@ -108,8 +108,8 @@ struct tachy_summary {
     double target_fps;       // tachy_live_params.target_fps; 0: none
     double skip_distance;    // up to which frames count as alike from the start; below 0: none do
     int64_t returns, returned_bytes; // how often memory kept for the next frames was given back, and how much in all
-    double steady_fps;       // slope of the frames finished over time, from the first one written until reading ends, without the
-                             // first quarter of the time limit; at most what the sink could write; 0: too few frames
+    double steady_fps;       // slope of the frames finished over time, from the first one written and each decoder's first one until
+                             // reading ends, without a quarter of the time limit; at most what the sink could write; 0: too few frames
 };
 
 struct tachy_progress {
@@ -150,7 +150,7 @@ struct tachy_run_params {
     bool auto_tune;       // look for the best number of workers while the run goes on, in its first seconds, each 30 s and when its
                           // rate changes: up to one a core (two where a GPU runs everything), or as many as `workers` says.
                           // No bit of the results changes. Not with `pipeline`
-    double time_limit_s;  // reading ends so long after the first frame was written; what is in flight is finished, and the run ends
+    double time_limit_s;  // reading ends so long after the first frame was written and each decoder has given one; what is in flight is finished, and the run ends
                           // as at the end of the source. 0: no limit
 };
 #define tachy_run_params(...) (&(struct tachy_run_params){__VA_ARGS__})

@@ -139,6 +139,7 @@ static void *reader_main(void *arg)
     struct run_reader *one = arg;
     struct run_readers *r = one->all;
     int err = TACHY_OK;
+    bool begun = false;
     tachy_thread_name("tachy-reader");
     tachy_profile_thread(r->profile, one->prof);
     while (err == TACHY_OK && may_read(r)) {
@@ -148,6 +149,9 @@ static void *reader_main(void *arg)
         err = read_next(one, &f, &seq, &breaks);
         if (err < 0)
             break;
+        if (!begun)
+            atomic_fetch_add(&r->begun, 1);
+        begun = true;
         uint64_t start = tachy_ticks();
         err = f ? tachy_resume_read(r->resume, f) : TACHY_OK;
         if (err == TACHY_OK)
@@ -156,6 +160,8 @@ static void *reader_main(void *arg)
         tachy_frame_unref(&f);
     }
     tachy_prof_thread_stop(one->prof);
+    if (!begun)
+        atomic_fetch_add(&r->begun, 1);
     if (err == TACHY_OK || err == TACHY_ERR_INTERRUPTED) // a pipeline that failed tells it itself
         err = TACHY_OK;
     if (err != TACHY_ERR_EOF) {

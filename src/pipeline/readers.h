@@ -39,6 +39,7 @@ struct run_readers {
     atomic_bool stop;                      // no more frames are read
     _Atomic int running, err;              // err: of the first that ended by something but EOF
     _Atomic int64_t decoded;               // frames read
+    _Atomic int begun;                     // threads that have read one, or have ended
     _Atomic uint64_t push_ticks;           // threads were held back for so long, in all
     _Atomic uint64_t end_ns;               // when the last of them ended; 0: not yet
 };

@@ -171,15 +171,22 @@ static void tune_workers(struct run *r)
         pipeline_set_workers(r->pipeline, n);
 }
 
-// Seconds since the first frame was written.
-static double since_first(struct run *r)
+// Seconds of the steady part, which begins once the first frame was written and each decoder has given one, but no later than a
+// time limit behind the first frame. Below 0: not yet.
+static double steady_s(struct run *r)
 {
-    return since_s(r->start_ns) - tachy_control_paused_s(r->p->control, &r->controlled) - (double)atomic_load(&r->first_ns) * 1e-9;
+    if (!atomic_load(&r->written))
+        return -1;
+    double now = since_s(r->start_ns) - tachy_control_paused_s(r->p->control, &r->controlled);
+    bool begun = atomic_load(&r->readers.begun) >= r->readers.nb || now - (double)atomic_load(&r->first_ns) * 1e-9 >= r->p->time_limit_s;
+    if (!(r->steady_from_s > 0) && begun)
+        r->steady_from_s = now;
+    return r->steady_from_s > 0 ? now - r->steady_from_s : -1;
 }
 
 static void end_on_time(struct run *r)
 {
-    if (!(r->p->time_limit_s > 0) || !atomic_load(&r->written) || since_first(r) < r->p->time_limit_s)
+    if (!(r->p->time_limit_s > 0) || steady_s(r) < r->p->time_limit_s)
         return;
     r->timed_out = true;
     atomic_store(&r->readers.stop, true);
@@ -193,9 +200,9 @@ static void add_point(struct tachy_slope *s, double t, double i)
 // What the workers have finished, for the steady rate: several decoders' frames are written in bursts of whole segments.
 static void count_frames(struct run *r)
 {
-    double t = since_first(r);
+    double t = steady_s(r);
     int64_t done = atomic_load(&r->stream->nb_done);
-    if (!atomic_load(&r->written) || atomic_load(&r->readers.stop) || done == r->counted)
+    if (t < 0 || atomic_load(&r->readers.stop) || done == r->counted)
         return;
     r->counted = done;
     add_point(&r->steady[0], t, (double)done);

@@ -44,7 +44,7 @@ const struct tachy_option tachy_run_options[] = {
     {"performance.auto_tune", "auto-tune", 0, TACHY_OPT_BOOL, "no", .group = "Performance", .verbs = TACHY_VERB_RUN,
      .help = "find the best number of workers during the run, in the first seconds and when its rate changes; results stay the same, bit for bit"},
     {"run.time_limit", "time-limit", 0, TACHY_OPT_FLOAT, "0", .max = 1e9, .arg = "SECONDS", .group = "Run", .verbs = TACHY_VERB_RUN,
-     .help = "stop reading so many seconds after the first frame was written, and finish what is in work; 0: no limit"},
+     .help = "stop reading so many seconds after the first frame was written and each decoder has begun, and finish what is in work; 0: no limit"},
     {"performance.target_fps", NULL, 0, TACHY_OPT_FLOAT, "0", .max = 1000, .group = "Performance",
      .verbs = TACHY_VERB_RUN,
      .help = "with --live: frames per second that are worked on; what exceeds it is shed on arrival; 0: all"},

@@ -32,6 +32,7 @@ struct run {
     struct control_run controlled;
     struct tachy_tuner tuner;      // most 0: none
     struct tachy_slope steady[2];  // of finished frames, from the first one written and behind the warm-up; the calling thread's
+    double steady_from_s;          // since the start; 0: not yet
     int64_t counted;               // the last one there
     bool timed_out;                // the time limit has ended reading
     struct tachy_system before; // when the run began
