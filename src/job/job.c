@@ -316,7 +316,7 @@ static void batch_of_one(const struct job_work *w, struct tachy_run_params *p)
     if (p->batch < 2 || j->info.parallel || !live)
         return;
     tachy_msg(j->p.log, TACHY_LOG_INFO, "%s: batches of %d are taken as 1: waiting for a camera's next pictures costs more than a batch "
-              "saves; several cameras share batches (--parallel)", tachy_settings_origin(j->set, "model.batch_size"), p->batch);
+              "saves; with --parallel several cameras share those of a task that has batches", tachy_settings_origin(j->set, "model.batch_size"), p->batch);
     p->batch = 1;
 }
 

@@ -292,6 +292,8 @@ int pipeline_batch_get(struct tachy_pipeline *p, tachy_task *task, struct pipeli
         return TACHY_OK;
     }
     struct tachy_stage *st = p->batch > 1 ? find_stage(task) : NULL;
+    if (!st && p->batch > 1 && !task->devices && tachy_task_flag(task, 0, TACHY_STAGE_MODEL))
+        tachy_msg(p->log, TACHY_LOG_INFO, "%s: takes one picture at a time, so batches of %d become batches of 1", task->name, p->batch);
     if (!st)
         return TACHY_OK;
     struct pipeline_batcher *b = p->batchers;

@@ -79,6 +79,12 @@ class Batch(common.Case):
         many, _, _ = self.hashes(clip, model, "--stereo", "sbs", "--smooth", "0.5", "--batch", "5")
         self.assertEqual(one, many)
 
+    def test_task_without_batches(self):
+        common.models("face", "face-mesh")
+        for batch, said in ((1, 0), (4, 1)):
+            p = common.run("track", "null:320x240,frames=3", "-f", "null", "--batch", batch)
+            self.assertEqual(p.stderr.count("track: takes one picture at a time"), said, p.stderr)
+
     def test_model_of_one_picture(self):
         clip = self.clip("a.mkv", 10)
         model = self.tmp / "one.onnx"

@@ -42,7 +42,7 @@ class Keys(Interactive):
         t.type("?")
         t.expect("r report, p pause")
         t.type("r")
-        t.expect(r"running, \d+ of at most \d+ frames in flight.*model +\d+.*(Bottleneck|Keeping up): ")
+        t.expect(r"running, \d+ of at most \d+ frames in flight.*model +\d+.*(Bottleneck|Keeping up): .*From read to written: p50 [\d.]+, p95 [\d.]+, p99 [\d.]+ ms; memory now \d+ MiB")
         t.type("+")
         t.expect("tachy: model.batch_size cannot change while a run goes on to more than the 1 that it began with")
         t.type("-")
