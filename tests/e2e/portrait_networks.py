@@ -205,5 +205,52 @@ def write(folder, c=None):
     return folder / "card.json"
 
 
+def in_torch(path):
+    """The same graph by PyTorch's operations: a module whose forward takes the inputs in their order and gives a tuple of the outputs."""
+    import torch
+    from torch.nn import functional as F
+    graph = onnx.load(str(path)).graph
+
+    def pool(x, a):
+        return (F.avg_pool2d if x.dim() == 4 else F.avg_pool3d)(x, a["kernel_shape"], a["strides"])
+
+    ops = {
+        "Add": lambda a, x, y: x + y, "Sub": lambda a, x, y: x - y, "Mul": lambda a, x, y: x * y,
+        "Relu": lambda a, x: x.relu(), "Tanh": lambda a, x: x.tanh(), "Exp": lambda a, x: x.exp(), "Sigmoid": lambda a, x: x.sigmoid(),
+        "LeakyRelu": lambda a, x: F.leaky_relu(x, a["alpha"]), "Softmax": lambda a, x: x.softmax(a["axis"]), "Identity": lambda a, x: x,
+        "Conv": lambda a, x, w, b: (F.conv2d if x.dim() == 4 else F.conv3d)(x, w, b, a["strides"], a["pads"][:x.dim() - 2], 1, a["group"]),
+        "Gemm": lambda a, x, w, b: x @ w + b, "AveragePool": lambda a, x: pool(x, a), "GlobalAveragePool": lambda a, x: x.mean((2, 3), keepdim=True),
+        "InstanceNormalization": lambda a, x, w, b: F.instance_norm(x, weight=w, bias=b, eps=a["epsilon"]),
+        "Reshape": lambda a, x, to: x.reshape(to), "Expand": lambda a, x, to: x.expand(to), "Concat": lambda a, *x: torch.cat(x, a["axis"]),
+        "Resize": lambda a, x, none, scales: F.interpolate(x, scale_factor=scales[2:], mode="nearest"),
+        "ReduceSum": lambda a, x, axes: x.sum(axes, keepdim=bool(a["keepdims"])),
+        "GridSample": lambda a, x, at: F.grid_sample(x, at, mode="bilinear", align_corners=False),
+        "DepthToSpace": lambda a, x: F.pixel_shuffle(x, a["blocksize"]),
+    }
+    whole = {n for node in graph.node if node.op_type in ("Reshape", "Expand", "Resize", "ReduceSum") for n in node.input[1:]}
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.known, self.weights = {}, []
+            for w in graph.initializer:
+                value = numpy_helper.to_array(w)
+                if w.name in whole:  # sizes and axes
+                    self.known[w.name] = value.tolist()
+                else:
+                    self.weights.append(w.name)
+                    self.register_buffer(w.name, torch.from_numpy(value.copy()))
+            self.steps = [(ops[n.op_type], {a.name: helper.get_attribute_value(a) for a in n.attribute}, list(n.input), n.output[0])
+                          for n in graph.node]
+            self.takes, self.gives = [i.name for i in graph.input], [o.name for o in graph.output]
+
+        def forward(self, *inputs):
+            at = {"": None, **self.known, **{n: getattr(self, n) for n in self.weights}, **dict(zip(self.takes, inputs))}
+            for op, attributes, names, out in self.steps:
+                at[out] = op(attributes, *[at[n] for n in names])
+            return tuple(at[n] for n in self.gives)
+    return Net().eval()
+
+
 if __name__ == "__main__":
     print(write(sys.argv[1], REAL if "--real" in sys.argv else SMALL))
