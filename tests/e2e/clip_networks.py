@@ -1,6 +1,8 @@
-"""Generated networks with the signature of a published CLIP (ViT-B/32, 512 numbers): random weights, small, no use for pictures.
+"""Generated networks with the signature of a published CLIP (ViT-B/32, 512 numbers): random weights, no use for pictures.
 
-    clip_networks.py FOLDER [--torch]    writes clip.onnx, clip-text.onnx and their card clip.json
+    clip_networks.py FOLDER VOCABULARY [--real] [--torch]    writes clip.onnx, clip-text.onnx and their card clip.json
+
+They are small; with --real as wide and deep as ViT-B/32.
 
 `pixel_values` N x 3 x 224 x 224 -> `image_embeds` N x 512; `input_ids` N x 77 (int64) -> `text_embeds` N x 512, taken where the
 largest token is. The same graph stands here as functions over NumPy's or PyTorch's operations: image() and text().
@@ -14,33 +16,47 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-WIDTH, HEADS, LAYERS, SIZE, PATCH, TOKENS, WORDS = 64, 4, 2, 512, 32, 77, 49408
+SIZE, PATCH, TOKENS, WORDS = 512, 32, 77, 49408
+# Width, heads and layers of the networks of pictures and of texts.
+SMALL, REAL = {"i": (64, 4, 2), "t": (64, 4, 2)}, {"i": (768, 12, 12), "t": (512, 8, 12)}
 MEAN, STD = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
 
 
-def weights(seed):
-    """By name; block k's begin with "k."."""
+def weights(seed, sizes):
+    """By name; those of block k of a network begin with "ik." or "tk."."""
     rng = np.random.default_rng(seed)
 
     def draw(*shape, scale=None):
         return rng.normal(0, scale or 1 / math.sqrt(shape[0]), shape).astype(np.float32)
-    w = {"patch": draw(3 * PATCH * PATCH, WIDTH), "class": draw(1, 1, WIDTH, scale=1), "place": draw(1 + (224 // PATCH) ** 2, WIDTH, scale=0.3),
-         "words": draw(WORDS, WIDTH, scale=1), "place_text": draw(TOKENS, WIDTH, scale=0.3),
-         "to": draw(WIDTH, SIZE), "to_text": draw(WIDTH, SIZE)}
-    for tower in ("i", "t"):
-        for k in range(LAYERS):
+    wi, wt = sizes["i"][0], sizes["t"][0]
+    w = {"patch": draw(3 * PATCH * PATCH, wi), "class": draw(1, 1, wi, scale=1), "place": draw(1 + (224 // PATCH) ** 2, wi, scale=0.3),
+         "words": draw(WORDS, wt, scale=1), "place_text": draw(TOKENS, wt, scale=0.3), "to": draw(wi, SIZE), "to_text": draw(wt, SIZE)}
+    for tower, (wide, _, layers) in sizes.items():
+        for k in range(layers):
             b = f"{tower}{k}."
-            w |= {b + "qkv": draw(WIDTH, 3 * WIDTH), b + "out": draw(WIDTH, WIDTH), b + "up": draw(WIDTH, 4 * WIDTH), b + "down": draw(4 * WIDTH, WIDTH)}
-            w |= {b + n: np.ones(WIDTH, np.float32) + draw(WIDTH, scale=0.1) for n in ("norm1", "norm2")}
-        w[tower + "norm"] = np.ones(WIDTH, np.float32)
+            w |= {b + "qkv": draw(wide, 3 * wide), b + "out": draw(wide, wide), b + "up": draw(wide, 4 * wide), b + "down": draw(4 * wide, wide)}
+            w |= {b + n: np.ones(wide, np.float32) + draw(wide, scale=0.1) for n in ("norm1", "norm2")}
+        w[tower + "norm"] = np.ones(wide, np.float32)
     return w
 
 
-class Onnx:
+class Sized:
+    """Width, heads and layers of the network at hand, from its weights' shapes."""
+
+    def __init__(self, w):
+        self.w = w
+
+    def begin(self, tower):
+        self.wide, self.layers = self.w[tower + "norm"].shape[0], sum(n.startswith(tower) and n.endswith(".qkv") for n in self.w)
+        self.heads = self.wide // 64 if self.wide > 64 else 4
+
+
+class Onnx(Sized):
     """Operations of a graph; a value is its name."""
 
     def __init__(self, w):
-        self.nodes, self.w, self.used, self.consts = [], w, set(), {}
+        super().__init__(w)
+        self.nodes, self.used, self.consts = [], set(), {}
 
     def node(self, op, *inputs, **attributes):
         out = f"v{len(self.nodes)}"
@@ -62,7 +78,7 @@ class Onnx:
     def turn(self, a, *axes): return self.node("Transpose", a, perm=list(axes))
     def softmax(self, a): return self.node("Softmax", a, axis=-1)
     def scale(self, a, s): return self.node("Mul", a, self.const(s, np.float32))
-    def norm(self, a, w): return self.node("LayerNormalization", a, w, self.const(np.zeros(WIDTH), np.float32), axis=-1, epsilon=1e-5)
+    def norm(self, a, w): return self.node("LayerNormalization", a, w, self.const(np.zeros(self.wide), np.float32), axis=-1, epsilon=1e-5)
     def gelu(self, a): return self.node("Mul", a, self.node("Sigmoid", self.scale(a, 1.702)))
     def part(self, a, axis, at): return self.node("Gather", a, self.const(at), axis=axis)
     def causal(self, a): return self.add(a, self.const(np.triu(np.full((TOKENS, TOKENS), -1e9), 1), np.float32))
@@ -70,11 +86,11 @@ class Onnx:
     def end(self, x, ids):
         at = self.node("ArgMax", ids, axis=1, keepdims=1)
         at = self.node("Unsqueeze", at, self.const([2]))
-        return self.node("Squeeze", self.node("GatherElements", x, self.node("Expand", at, self.const([1, 1, WIDTH])), axis=1), self.const([1]))
+        return self.node("Squeeze", self.node("GatherElements", x, self.node("Expand", at, self.const([1, 1, self.wide])), axis=1), self.const([1]))
 
     def first(self, c, x):
         n = self.node("Gather", self.node("Shape", x), self.const([0]), axis=0)
-        c = self.node("Expand", c, self.node("Concat", n, self.const([1, WIDTH]), axis=0))
+        c = self.node("Expand", c, self.node("Concat", n, self.const([1, self.wide]), axis=0))
         return self.node("Concat", c, x, axis=1)
 
     def model(self, name, dtype, shape, result, out):
@@ -87,12 +103,13 @@ class Onnx:
         return m
 
 
-class Torch:
+class Torch(Sized):
     """The same operations by PyTorch."""
 
     def __init__(self, w):
         import torch
-        self.t, self.w = torch, {k: torch.from_numpy(v) for k, v in w.items()}
+        super().__init__({k: torch.from_numpy(v) for k, v in w.items()})
+        self.t = torch
 
     def weight(self, name): return self.w[name]
     def matmul(self, a, b): return a @ b
@@ -101,44 +118,46 @@ class Torch:
     def turn(self, a, *axes): return a.permute(*axes)
     def softmax(self, a): return a.softmax(-1)
     def scale(self, a, s): return a * s
-    def norm(self, a, w): return self.t.nn.functional.layer_norm(a, (WIDTH,), w, None, 1e-5)
+    def norm(self, a, w): return self.t.nn.functional.layer_norm(a, (self.wide,), w, None, 1e-5)
     def gelu(self, a): return a * self.t.sigmoid(1.702 * a)
     def part(self, a, axis, at): return a.select(axis, at)
     def causal(self, a): return a + self.t.full((TOKENS, TOKENS), -1e9).triu(1)
     def words(self, w, ids): return w[ids]
     def end(self, x, ids): return x[self.t.arange(x.shape[0]), ids.argmax(1)]
-    def first(self, c, x): return self.t.cat([c.expand(x.shape[0], 1, WIDTH), x], 1)
+    def first(self, c, x): return self.t.cat([c.expand(x.shape[0], 1, self.wide), x], 1)
 
 
 def block(o, b, x, n, causal):
-    q = o.reshape(o.matmul(o.norm(x, o.weight(b + "norm1")), o.weight(b + "qkv")), 0, n, 3, HEADS, WIDTH // HEADS)
+    q = o.reshape(o.matmul(o.norm(x, o.weight(b + "norm1")), o.weight(b + "qkv")), 0, n, 3, o.heads, o.wide // o.heads)
     q, k, v = (o.turn(o.part(q, 2, i), 0, 2, 1, 3) for i in range(3))
-    a = o.scale(o.matmul(q, o.turn(k, 0, 1, 3, 2)), 1 / math.sqrt(WIDTH // HEADS))
+    a = o.scale(o.matmul(q, o.turn(k, 0, 1, 3, 2)), 1 / math.sqrt(o.wide // o.heads))
     a = o.matmul(o.softmax(o.causal(a) if causal else a), v)
-    x = o.add(x, o.matmul(o.reshape(o.turn(a, 0, 2, 1, 3), 0, n, WIDTH), o.weight(b + "out")))
+    x = o.add(x, o.matmul(o.reshape(o.turn(a, 0, 2, 1, 3), 0, n, o.wide), o.weight(b + "out")))
     return o.add(x, o.matmul(o.gelu(o.matmul(o.norm(x, o.weight(b + "norm2")), o.weight(b + "up"))), o.weight(b + "down")))
 
 
 def image(o, x):
+    o.begin("i")
     side = 224 // PATCH
     x = o.turn(o.reshape(x, 0, 3, side, PATCH, side, PATCH), 0, 2, 4, 1, 3, 5)
     x = o.first(o.weight("class"), o.matmul(o.reshape(x, 0, side * side, 3 * PATCH * PATCH), o.weight("patch")))
     x = o.add(x, o.weight("place"))
-    for k in range(LAYERS):
+    for k in range(o.layers):
         x = block(o, f"i{k}.", x, side * side + 1, False)
     return o.matmul(o.norm(o.part(x, 1, 0), o.weight("inorm")), o.weight("to"))
 
 
 def text(o, ids):
+    o.begin("t")
     x = o.add(o.words(o.weight("words"), ids), o.weight("place_text"))
-    for k in range(LAYERS):
+    for k in range(o.layers):
         x = block(o, f"t{k}.", x, TOKENS, True)
     return o.matmul(o.norm(o.end(x, ids), o.weight("tnorm")), o.weight("to_text"))
 
 
-def make(folder, vocabulary, seed=1, link=True):
+def make(folder, vocabulary, seed=1, link=True, sizes=None):
     """Writes both networks and their card, and links the vocabulary there; returns the weights."""
-    folder, w = pathlib.Path(folder), weights(seed)
+    folder, w = pathlib.Path(folder), weights(seed, sizes or SMALL)
     o = Onnx(w)
     onnx.save(o.model("pixel_values", TensorProto.FLOAT, ["batch", 3, 224, 224], image(o, "pixel_values"), "image_embeds"), folder / "clip.onnx")
     o = Onnx(w)
@@ -155,7 +174,7 @@ def make(folder, vocabulary, seed=1, link=True):
 
 
 if __name__ == "__main__":
-    made = make(sys.argv[1], sys.argv[2])
+    made = make(sys.argv[1], sys.argv[2], sizes=REAL if "--real" in sys.argv else SMALL)
     if "--torch" in sys.argv:
         import onnxruntime
         import torch
