@@ -5,21 +5,19 @@
 #include <stdlib.h>
 
 // Regions of a network whose frames are on devices. The host decodes: what a network says is small beside the picture, and
-// suppression is a loop. So each item waits for its tensors, and for nothing else.
+// suppression is a loop. So a group waits for its tensors, once, and for nothing else.
 
 // What the stage keeps on a worker's part of a device.
 struct part {
     struct device_worker *g;
     struct tachy_decode_worker decode;
-    struct tachy_block pinned; // outputs of an engine that runs there, as net.out_at says
+    struct tachy_block pinned; // outputs of an engine that runs there, of each picture, as net.out_at says
 };
 
 static int open(struct tachy_stage *st, const tachy_settings *s)
 {
-    tachy_task *t = st->task;
     st->worker_of = tachy_infer_of(st)->st->worker_of;
-    t->devices->waits = true;
-    t->workers = 0;
+    st->task->workers = 0;
     return tachy_decode_open(st, s);
 }
 
@@ -40,7 +38,7 @@ static int part_open(struct tachy_stage *st, int batch, void **part)
     p->g = g;
     const struct tachy_infer *in = tachy_infer_of(st);
     size_t bytes = TACHY_MAX(in->net[TACHY_INFER_FULL].out_bytes, in->net[TACHY_INFER_SMALL].out_bytes);
-    int err = st->task->devices->only_queues ? infer_cuda_pin(g, &p->pinned, bytes) : TACHY_OK;
+    int err = st->task->devices->only_queues ? infer_cuda_pin(g, &p->pinned, bytes * (size_t)device_group_size(st->task->devices)) : TACHY_OK;
     if (err == TACHY_OK)
         err = tachy_decode_worker_open(st, &p->decode);
     if (err < 0) {
@@ -50,24 +48,19 @@ static int part_open(struct tachy_stage *st, int batch, void **part)
     return err;
 }
 
-// What the model said of item i, on the host.
-static int output_of(struct device_group *p, int i, struct tachy_infer_output *o)
-{
-    const struct tachy_infer *in = tachy_infer_of(p->st);
-    const struct tachy_piece piece = {p->items[i], p->region};
-    tachy_infer_output(in, &piece, o);
-    return infer_cuda_on_host(p) ? TACHY_OK : infer_cuda_output_to_host(p, ((struct part *)p->part)->pinned.data, o);
-}
-
 static void decode(struct device_group *p)
 {
     struct part *part = p->part;
     struct tachy_infer_output o;
-    for (int i = 0; i < p->n; i++) {
+    bool there = !infer_cuda_on_host(p);
+    int err = there ? infer_cuda_outputs_to_host(p, part->pinned.data) : TACHY_OK;
+    device_fail_all(p, err);
+    for (int i = 0; i < p->n && err == TACHY_OK; i++) {
         const struct tachy_piece piece = {p->items[i], p->region};
-        p->err[i] = output_of(p, i, &o);
-        if (p->err[i] == TACHY_OK)
-            p->err[i] = tachy_decode_run(p->st, &part->decode, &piece, &o);
+        tachy_infer_output(tachy_infer_of(p->st), &piece, &o);
+        if (there)
+            infer_cuda_output_in(p, i, part->pinned.data, &o);
+        p->err[i] = tachy_decode_run(p->st, &part->decode, &piece, &o);
     }
     device_end(p->g->set);
     if (device_flight_kept(p->g->flight)) // frames that preprocess has read

@@ -39,7 +39,7 @@ struct task_devices {
     double fraction, vram;           // settings gpu.*
     struct tachy_memory *memory; // of the pipeline that the task works in; NULL until a stream starts
     bool only_queues; // workers: the model runs on devices too
-    bool waits;       // a stage waits for the device for each item
+    bool waits;       // a stage waits for the device for each item, so items are alone
     bool states;      // streams have states there
 };
 
@@ -87,7 +87,7 @@ struct device_worker {
 };
 
 // Neighbours of a group that one device's part of the worker has in hand, of one kind. An item alone is a group of one,
-// and every item is alone if the host is waited for, in batches, and if the stream has states.
+// and every item is alone if the host is waited for per item, in batches, and if the stream has states.
 struct device_group {
     struct device_worker *g;
     struct tachy_stage *st;

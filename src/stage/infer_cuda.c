@@ -150,10 +150,18 @@ static int fetch_input(struct device_group *p, void *to)
     return infer_cuda_fetch(p->g, &infer_part_of(p->g, p->kind)->in, &to, 1);
 }
 
-int infer_cuda_output_to_host(struct device_group *p, void *to, struct tachy_infer_output *o)
+int infer_cuda_outputs_to_host(struct device_group *p, void *to)
 {
-    infer_cuda_kept_in(&infer_cuda_of(p->g)->infer.net[p->kind], to, o->out);
-    return infer_cuda_fetch_kept(p->g, infer_part_of(p->g, p->kind), to, 1);
+    int n = 0;
+    for (int i = 0; i < p->n; i++)
+        n = TACHY_MAX(n, infer_cuda_picture(p, i) + 1);
+    return infer_cuda_fetch_kept(p->g, infer_part_of(p->g, p->kind), to, n);
+}
+
+void infer_cuda_output_in(const struct device_group *p, int i, void *to, struct tachy_infer_output *o)
+{
+    const struct tachy_infer_net *net = &infer_cuda_of(p->g)->infer.net[p->kind];
+    infer_cuda_kept_in(net, (uint8_t *)to + (size_t)infer_cuda_picture(p, i) * net->out_bytes, o->out);
 }
 
 static void preprocess(struct device_group *p)

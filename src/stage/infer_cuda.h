@@ -83,9 +83,10 @@ static inline struct infer_region *infer_region_in(const struct device_group *p,
 bool infer_cuda_on_host(const struct device_group *p);
 // Else the card's output on the device, of one picture.
 struct tachy_tensor infer_cuda_output(const struct device_group *p, int i);
-// The outputs that decoders may read, of the one item of a group, into `to`: net.out_bytes of pinned memory. They are there
-// when it returns, and o->out points to them.
-int infer_cuda_output_to_host(struct device_group *p, void *to, struct tachy_infer_output *o);
+// The outputs that decoders may read, of all items of a group, into `to`: net.out_bytes of pinned memory for each picture that a
+// group may have. They are there when it returns; o->out points to those of item i then.
+int infer_cuda_outputs_to_host(struct device_group *p, void *to);
+void infer_cuda_output_in(const struct device_group *p, int i, void *to, struct tachy_infer_output *o);
 // Where that is among the pictures there.
 static inline int infer_cuda_picture(const struct device_group *p, int i)
 {
