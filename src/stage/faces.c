@@ -4,32 +4,29 @@
 #include "stage/small.h"
 #include "stage/stages.h"
 
-#include "base/cpu.h"
 #include "base/options.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-// Whose the faces are that track has found: each that is large, sharp and straight enough is turned upright by points of its
-// mesh, a network makes a vector of it, and after the last item the vectors are clustered (faces_store.c).
+// Vectors of the faces that track has found: each that is large, sharp and straight enough is turned upright by points of its
+// mesh, and a network makes a vector of it.
 
 enum { MESH = 468, CORNERS = 5 };
 
-struct faces {
+struct host {
+    struct faces faces; // first
     struct tachy_infer net;
-    struct faces_store *store;
-    struct faces_params p;
-    double least_size, most_blur, most_angle;
-    char *people, *names;
 };
 
+// A worker's, which sees one face after the other.
 struct worker {
+    struct faces_runner run; // first
     struct tachy_net_worker net;
     struct small_picture crop;
-    uint8_t luma[FACES_CROP * FACES_CROP];
 };
 
-static const struct tachy_option options[] = {
+const struct tachy_option faces_options[] = {
     {"faces.embed", "embed", 0, TACHY_OPT_STRING, .arg = "NAME|FILE", .group = "Faces",
      .help = "model card of the network that makes a vector of a face, task \"embed\" (docs/faces.md)"},
     {"faces.size", "face-size", 0, TACHY_OPT_FLOAT, "40", .max = 10000, .arg = "PIXELS", .group = "Faces",
@@ -38,90 +35,17 @@ static const struct tachy_option options[] = {
      .help = "faces that are more blurred are left out, as quality measures it"},
     {"faces.angle", "face-angle", 0, TACHY_OPT_FLOAT, "60", .max = 90, .arg = "DEGREES", .group = "Faces",
      .help = "faces that are turned further away from the camera are left out"},
-    {"faces.cluster_size", "cluster-size", 0, TACHY_OPT_INT, "2", .min = 2, .max = 100000, .group = "Faces",
-     .help = "tracks or pictures that make somebody a person"},
-    {"faces.cluster_samples", "cluster-samples", 0, TACHY_OPT_INT, "1", .min = 1, .max = 1000, .group = "Faces",
-     .help = "near faces that make a place dense, the face itself counted: more leaves more faces out"},
-    {"faces.cluster_select", "cluster-select", 0, TACHY_OPT_ENUM, "eom", .values = "eom|leaf", .group = "Faces",
-     .help = "which clusters of HDBSCAN's tree are people: the most stable ones, or the smallest"},
-    {"faces.people", "people", 0, TACHY_OPT_STRING, .arg = "FOLDER", .group = "Faces", .at_end = true,
-     .help = "write a list of all faces here, and a folder with the inputs and a montage for each person"},
-    {"faces.put", "put", 0, TACHY_OPT_ENUM, "links", .values = "links|copies|list", .group = "Faces",
-     .help = "how inputs come into those folders: as hard links, as copies, or not at all"},
-    {"faces.names", "names-file", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Faces", .at_end = true,
-     .help = "people that are known, with the names in this file; new ones are added to it"},
-    {"faces.same", "same", 0, TACHY_OPT_FLOAT, "0.5", .max = 1, .group = "Faces",
-     .help = "cosine to a known person from which a face is that person's"},
-    {"faces.join", "join", 0, TACHY_OPT_FLOAT, "0.7", .max = 1, .group = "Faces",
-     .help = "cosine of the means of two clusters from which they are one person; 1: clusters stay apart"},
     {0},
 };
 
-static int open(struct tachy_stage *st, const tachy_settings *s)
+struct tachy_net_params faces_open(struct tachy_stage *st, const tachy_settings *s)
 {
     struct faces *f = tachy_stage_priv(st);
-    const char *people = tachy_settings_str(s, "faces.people"), *names = tachy_settings_str(s, "faces.names");
-    const char *put = tachy_settings_str(s, "faces.put");
     f->least_size = tachy_settings_float(s, "faces.size");
     f->most_blur = tachy_settings_float(s, "faces.blur");
     f->most_angle = tachy_settings_float(s, "faces.angle");
-    f->store = faces_store_open();
-    f->people = people ? strdup(people) : NULL;
-    f->names = names ? strdup(names) : NULL;
-    if (!f->store || (people && !f->people) || (names && !f->names))
-        return TACHY_ERR_NOMEM;
-    f->p = (struct faces_params){
-        .cluster = {.least = (int)tachy_settings_int(s, "faces.cluster_size"),
-                    .samples = (int)tachy_settings_int(s, "faces.cluster_samples"),
-                    .select = strcmp(tachy_settings_str(s, "faces.cluster_select"), "eom") ? TACHY_CLUSTER_LEAF : TACHY_CLUSTER_EOM},
-        .same = tachy_settings_float(s, "faces.same"),
-        .join = tachy_settings_float(s, "faces.join"),
-        .people = f->people,
-        .put = !strcmp(put, "links") ? FACES_LINKS : !strcmp(put, "copies") ? FACES_COPIES : FACES_LIST,
-        .names = f->names,
-        .log = st->task->log,
-    };
-    return tachy_net_open(&f->net, st, &(struct tachy_net_params){.name = tachy_settings_str(s, "faces.embed"), .task = "embed"}, s);
-}
-
-static void close(struct tachy_stage *st)
-{
-    struct faces *f = tachy_stage_priv(st);
-    infer_free(&f->net);
-    faces_store_close(f->store);
-    free(f->people);
-    free(f->names);
-}
-
-static int finish(struct tachy_stage *st)
-{
-    struct faces *f = tachy_stage_priv(st);
-    if (!f->people && !f->names)
-        return TACHY_OK;
-    f->p.cluster.threads = tachy_cpu_count();
-    return faces_store_write(f->store, &f->p);
-}
-
-static void worker_close(void *worker)
-{
-    struct worker *w = worker;
-    tachy_net_worker_close(&w->net);
-    small_close(&w->crop);
-    free(w);
-}
-
-static int worker_open(struct tachy_stage *st, int batch, void **worker)
-{
-    struct faces *f = tachy_stage_priv(st);
-    struct worker *w = *worker = calloc(1, sizeof(*w));
-    int err = w ? tachy_net_worker_open(&w->net, &f->net) : TACHY_ERR_NOMEM;
-    if (err == TACHY_OK)
-        err = small_open(&w->crop, TACHY_RGB, FACES_CROP, FACES_CROP, st->task->log);
-    if (err < 0 && w) {
-        worker_close(w);
-        *worker = NULL;
-    }
-    return err;
+    f->keeps = tachy_settings_is_set(s, "faces.people") || tachy_settings_is_set(s, "faces.names");
+    return (struct tachy_net_params){.name = tachy_settings_str(s, "faces.embed"), .task = "embed"};
 }
 
 // ---- A face
@@ -175,72 +99,156 @@ static double angle_of(const struct tachy_point *p)
     return length > 0 ? acos(TACHY_CLAMP(n[2] / length, -1, 1)) * 180 / 3.14159265358979323846 : 90;
 }
 
-static int look(struct tachy_stage *st, struct worker *w, const struct tachy_item *item, struct tachy_region *r, struct tachy_regions *list)
+// What is known of the face before it is seen.
+static int begin(const struct faces *f, struct faces_face *face, struct tachy_region *r, struct tachy_regions *list)
 {
-    struct faces *f = tachy_stage_priv(st);
     struct tachy_named *v = tachy_regions_alloc(list, 4 * sizeof(*v));
-    struct tachy_view view;
     if (!v)
         return TACHY_ERR_NOMEM;
-    view_of(r, FACES_CROP, &view);
-    int err = small_make_view(&w->crop, item->in, &view);
-    if (err < 0)
-        return err;
-    for (int i = 0; i < FACES_CROP * FACES_CROP; i++)
-        w->luma[i] = (uint8_t)((54 * w->crop.data[3 * i] + 183 * w->crop.data[3 * i + 1] + 19 * w->crop.data[3 * i + 2] + 128) >> 8);
-    double size = TACHY_MIN(r->w, r->h), angle = angle_of(r->points), blur = tachy_blur_of(w->luma, FACES_CROP, FACES_CROP);
-    bool kept = size >= f->least_size && angle <= f->most_angle && blur <= f->most_blur;
-    v[0] = (struct tachy_named){"face_size", size};
-    v[1] = (struct tachy_named){"face_blur", blur};
-    v[2] = (struct tachy_named){"face_angle", angle};
-    v[3] = (struct tachy_named){"face_kept", kept};
+    double size = TACHY_MIN(r->w, r->h), angle = angle_of(r->points);
+    v[FACES_SIZE] = (struct tachy_named){"face_size", size};
+    v[FACES_BLUR] = (struct tachy_named){"face_blur", 0};
+    v[FACES_ANGLE] = (struct tachy_named){"face_angle", angle};
+    v[FACES_KEPT] = (struct tachy_named){"face_kept", 0};
     r->values = v;
     r->nb_values = 4;
-    if (!kept)
-        return TACHY_OK;
-    struct tachy_region about = {0};
-    view_of(r, f->net.net[TACHY_INFER_FULL].card->in.width, &view);
-    err = tachy_net_run(&w->net, item->in, &view, &about, list);
-    r->embedding = about.embedding;
-    r->nb_embedding = about.nb_embedding;
-    if (err < 0 || (!f->people && !f->names))
-        return err;
-    return faces_store_add(f->store, st->task->input, item->in->id, r, size * (1 - blur) * cos(angle * 3.14159265358979323846 / 180),
-                           w->crop.data);
+    *face = (struct faces_face){.region = r, .value = v, .wanted = size >= f->least_size && angle <= f->most_angle};
+    view_of(r, FACES_CROP, &face->crop);
+    view_of(r, f->side, &face->look);
+    return TACHY_OK;
 }
 
-static int look_at_all(struct tachy_stage *st, struct worker *w, struct tachy_item *item)
+// And after.
+static int judge(const struct faces *f, struct faces_face *face, struct tachy_regions *list)
 {
-    struct tachy_regions *list = tachy_stage_item(st, item);
-    tachy_regions_clear(list);
-    int err = tachy_regions_copy(list, item->result.regions, item->result.nb_regions);
-    for (int i = 0; i < list->nb && err == TACHY_OK; i++)
-        if (list->v[i].nb_points >= MESH)
-            err = look(st, w, item, &list->v[i], list);
-    item->result.regions = list->v;
-    item->result.nb_regions = list->nb;
+    uint8_t luma[FACES_CROP * FACES_CROP], *copy = NULL;
+    for (int i = 0; i < FACES_CROP * FACES_CROP; i++)
+        luma[i] = (uint8_t)((54 * face->rgb[3 * i] + 183 * face->rgb[3 * i + 1] + 19 * face->rgb[3 * i + 2] + 128) >> 8);
+    face->value[FACES_BLUR].value = tachy_blur_of(luma, FACES_CROP, FACES_CROP);
+    face->wanted = face->wanted && face->value[FACES_BLUR].value <= f->most_blur;
+    face->value[FACES_KEPT].value = face->wanted;
+    if (!face->wanted || !f->keeps)
+        return TACHY_OK;
+    copy = tachy_regions_alloc(list, FACES_CROP_BYTES);
+    if (copy)
+        face->rgb = memcpy(copy, face->rgb, FACES_CROP_BYTES);
+    return copy ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+static int look(const struct faces *f, struct faces_runner *r, struct faces_face face[], int n, struct faces_item *to)
+{
+    int err = r->crop(r, face, n);
+    for (int i = 0; i < n && err == TACHY_OK; i++)
+        err = judge(f, &face[i], &to->list);
+    if (err == TACHY_OK)
+        err = r->embed(r, face, n, &to->list);
+    for (int i = 0; i < n && err == TACHY_OK; i++)
+        if (face[i].wanted)
+            to->crop[face[i].region - to->list.v] = f->keeps ? face[i].rgb : NULL;
+    return err;
+}
+
+int faces_look(struct tachy_stage *st, struct faces_runner *r, struct tachy_item *item)
+{
+    const struct faces *f = tachy_stage_priv(st);
+    struct faces_item *to = tachy_stage_item(st, item);
+    struct faces_face face[FACES_TOGETHER];
+    int n = 0;
+    tachy_regions_clear(&to->list);
+    int err = tachy_regions_copy(&to->list, item->result.regions, item->result.nb_regions);
+    size_t bytes = sizeof(*to->crop) * (size_t)to->list.nb;
+    if (err == TACHY_OK && bytes && !(to->crop = tachy_regions_alloc(&to->list, bytes)))
+        err = TACHY_ERR_NOMEM;
+    if (err == TACHY_OK && bytes)
+        memset(to->crop, 0, bytes);
+    for (int i = 0; i < to->list.nb && err == TACHY_OK; i++) {
+        if (to->list.v[i].nb_points >= MESH)
+            err = begin(f, &face[n++], &to->list.v[i], &to->list);
+        if (err < 0 || (n < r->together && i + 1 < to->list.nb) || !n)
+            continue;
+        err = look(f, r, face, n, to);
+        n = 0;
+    }
+    item->result.regions = to->list.v;
+    item->result.nb_regions = to->list.nb;
+    return err;
+}
+
+void faces_item_close(void *item) { tachy_regions_free(&((struct faces_item *)item)->list); }
+
+// ---- Frames on the host
+
+static int open(struct tachy_stage *st, const tachy_settings *s)
+{
+    struct host *h = tachy_stage_priv(st);
+    const struct tachy_net_params p = faces_open(st, s);
+    int err = tachy_net_open(&h->net, st, &p, s);
+    if (err == TACHY_OK)
+        h->faces.side = h->net.net[TACHY_INFER_FULL].card->in.width;
+    return err;
+}
+
+static void close(struct tachy_stage *st) { infer_free(&((struct host *)tachy_stage_priv(st))->net); }
+
+static int crop(struct faces_runner *r, struct faces_face face[], int n)
+{
+    struct worker *w = (void *)r;
+    face->rgb = w->crop.data;
+    return small_make_view(&w->crop, r->in, &face->crop);
+}
+
+static int embed(struct faces_runner *r, struct faces_face face[], int n, struct tachy_regions *list)
+{
+    struct tachy_region about = {0};
+    int err = face->wanted ? tachy_net_run(&((struct worker *)r)->net, r->in, &face->look, &about, list) : TACHY_OK;
+    face->region->embedding = about.embedding;
+    face->region->nb_embedding = about.nb_embedding;
+    return err;
+}
+
+static void worker_close(void *worker)
+{
+    struct worker *w = worker;
+    tachy_net_worker_close(&w->net);
+    small_close(&w->crop);
+    free(w);
+}
+
+static int worker_open(struct tachy_stage *st, int batch, void **worker)
+{
+    struct host *h = tachy_stage_priv(st);
+    struct worker *w = *worker = calloc(1, sizeof(*w));
+    int err = w ? tachy_net_worker_open(&w->net, &h->net) : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK)
+        err = small_open(&w->crop, TACHY_RGB, FACES_CROP, FACES_CROP, st->task->log);
+    if (w)
+        w->run = (struct faces_runner){.crop = crop, .embed = embed, .together = 1};
+    if (err < 0 && w) {
+        worker_close(w);
+        *worker = NULL;
+    }
     return err;
 }
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
-    for (int i = 0; i < n; i++)
-        err[i] = look_at_all(st, worker, pieces[i].item);
+    struct worker *w = worker;
+    for (int i = 0; i < n; i++) {
+        w->run.in = pieces[i].item->in;
+        err[i] = faces_look(st, &w->run, pieces[i].item);
+    }
 }
-
-static void item_close(void *item) { tachy_regions_free(item); }
 
 const struct tachy_stage_ops tachy_stage_faces = {
     .name = "faces",
-    .options = options,
-    .flags = TACHY_STAGE_READS | TACHY_STAGE_MODEL | TACHY_STAGE_ORDERED,
-    .priv_size = sizeof(struct faces),
-    .item_size = sizeof(struct tachy_regions),
+    .options = faces_options,
+    .flags = TACHY_STAGE_READS | TACHY_STAGE_MODEL,
+    .priv_size = sizeof(struct host),
+    .item_size = sizeof(struct faces_item),
     .open = open,
     .close = close,
-    .finish = finish,
     .worker_open = worker_open,
     .worker_close = worker_close,
     .run = run,
-    .item_close = item_close,
+    .item_close = faces_item_close,
 };

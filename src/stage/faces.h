@@ -1,11 +1,54 @@
 #pragma once
 #include "cluster/hdbscan.h"
 #include "postprocess/regions.h"
+#include "stage/net.h"
 #include "stage/stage_ops.h"
 
-// What the stage faces keeps of all faces, and what it makes of them after the last item.
+// Vectors of faces (faces.c; on devices faces_cuda.c), and what is kept of all of them and made of it in the end.
 
-enum { FACES_CROP = 112 }; // side of a kept picture of a face
+enum {
+    FACES_CROP = 112, // side of a face's upright picture, R G B
+    FACES_CROP_BYTES = FACES_CROP * FACES_CROP * 3,
+    FACES_TOGETHER = 8, // faces of a frame that a form looks at in one go, at most
+};
+enum { FACES_SIZE, FACES_BLUR, FACES_ANGLE, FACES_KEPT }; // values of a region whose face was looked at
+
+// The memory of a form's stage begins with it.
+struct faces {
+    double least_size, most_blur, most_angle;
+    int side;   // of the pictures that the network takes
+    bool keeps; // pictures of those that have a vector stay with the item
+};
+
+struct faces_item {
+    struct tachy_regions list;
+    const uint8_t **crop; // of each region; NULL: none was kept. The list's memory
+};
+
+// A face of the frame in hand.
+struct faces_face {
+    struct tachy_region *region;
+    struct tachy_named *value;    // the region's
+    struct tachy_view crop, look; // of FACES_CROP pixels, and what the network sees
+    const uint8_t *rgb;           // FACES_CROP_BYTES
+    bool wanted;                  // may still be given a vector; after judging: is
+};
+
+// How a form looks at n <= together faces of the frame in hand; the beginning of what it knows of a worker.
+struct faces_runner {
+    // Sets face[].rgb, until the next call.
+    int (*crop)(struct faces_runner *r, struct faces_face face[], int n);
+    // After it: sets embedding and nb_embedding of the regions of those that are wanted, in the list's memory.
+    int (*embed)(struct faces_runner *r, struct faces_face face[], int n, struct tachy_regions *list);
+    int together;
+    const tachy_frame *in;
+};
+
+extern const struct tachy_option faces_options[];
+// Reads the settings into struct faces, but `side`; returns which network it is.
+struct tachy_net_params faces_open(struct tachy_stage *st, const tachy_settings *s);
+int faces_look(struct tachy_stage *st, struct faces_runner *r, struct tachy_item *item);
+void faces_item_close(void *item);
 
 struct faces_params {
     struct tachy_cluster_params cluster;

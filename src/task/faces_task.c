@@ -14,11 +14,12 @@ static const struct tachy_option options[] = {
 };
 
 static const struct tachy_task_stage stages[] = {
-    {&tachy_stage_track, NULL},
-    {&tachy_stage_calm, NULL},
-    {&tachy_stage_values, NULL},
-    {&tachy_stage_faces, NULL},
-    {&tachy_stage_lines, NULL},
+    {&tachy_stage_track, &tachy_stage_track_cuda},
+    {&tachy_stage_calm, &tachy_stage_calm},
+    {&tachy_stage_values, &tachy_stage_values},
+    {&tachy_stage_faces, &tachy_stage_faces_cuda},
+    {&tachy_stage_people, &tachy_stage_people},
+    {&tachy_stage_lines, &tachy_stage_lines},
     {0},
 };
 
@@ -51,6 +52,5 @@ const struct tachy_task_ops tachy_task_faces = {
     .shared = tachy_track_options,
     .stages = stages,
     .text = true,
-    .host = true,
     .check = check,
 };
