@@ -16,7 +16,7 @@
 #include <tachy/source.h>
 #include <unistd.h>
 
-// detect and track on a GPU over a driver without one (fakes/): the networks are engines of this file, on the device that
+// detect, track and faces on a GPU over a driver without one (fakes/): the networks are engines of this file, on the device that
 // their stream is of, or on the host, also in batches. A box or a score says which byte its frame begins with, so every
 // region is of its own frame and eye, and what was drawn is of the region. Nobody reads what the device has not written yet.
 // With true networks and kernels: tests/gpu/run.
@@ -48,6 +48,14 @@ static int run_preprocess(const struct tachy_cuda_preprocess *a, cuda_stream str
     return launch(stream, kernel_ns);
 }
 
+// Of a grid that run_preprocess() has begun.
+static int run_turn(const struct tachy_cuda_pre_turn *a, cuda_stream stream)
+{
+    for (int i = 0; i < a->frames; i++)
+        memcpy(at(a->frame[i].dst), at(a->frame[i].grid), sizeof(float));
+    return launch(stream, kernel_ns);
+}
+
 static int run_border(const struct tachy_cuda_pre_border *a, cuda_stream stream) { return CUDA_OK; }
 
 // Centre of the box of a picture that begins with this byte.
@@ -71,18 +79,21 @@ static int run_draw(const struct tachy_cuda_draw *a, cuda_stream stream)
 const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
 {
     static const struct tachy_cuda_kernels all = {.preprocess = run_preprocess, .preprocess_border = run_border,
-                                                  .draw = run_draw};
+                                                  .preprocess_turn = run_turn, .draw = run_draw};
     return &all;
 }
 const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]) { return NULL; }
 int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log) { return TACHY_OK; }
 
 // ---- The engines. A detector: a box whose centre is the first number of the picture, and one that is too unsure. Points: two
-// near the corners of the crop, so that it stays as it is, and a score that is the first number.
+// near the corners of the crop, so that it stays as it is, and a score that is the first number; of a mesh more between them. A
+// vector: the first number, and 1.
 
+enum { MESH = 468 };
 struct network {
     int batch;
-    bool points;
+    bool points, vector;
+    int nb_points;
 };
 static _Atomic int opened, runs, looks, elsewhere; // looks: runs of points
 static _Atomic uint64_t ready[256]; // by the picture's byte: when what is said of it is there, CLOCK_MONOTONIC, ns
@@ -122,7 +133,9 @@ static int network_open(tachy_engine *e)
 {
     struct network *d = (void *)e->priv;
     d->batch = TACHY_MAX(e->params.batch_max, 1);
-    d->points = strstr(e->params.model_path, "points.onnx");
+    d->nb_points = strstr(e->params.model_path, "mesh.onnx") ? MESH : 2;
+    d->points = d->nb_points == MESH || strstr(e->params.model_path, "points.onnx");
+    d->vector = strstr(e->params.model_path, "vector.onnx");
     e->stream = e->params.gpu_stream;
     e->on_device = e->stream != NULL;
     e->n_in = 1;
@@ -130,17 +143,41 @@ static int network_open(tachy_engine *e)
     e->in[0] = io_of("x", 4, (int64_t[]){d->batch, SIDE, SIDE, 1});
     const int rows = TACHY_DEF(faces, BOXES);
     e->out[0] = io_of("scores", d->points ? 2 : 3, (int64_t[]){d->batch, d->points ? 1 : rows, 2}); // points: [batch, 1]
-    e->out[1] = io_of("boxes", d->points ? 2 : 3, (int64_t[]){d->batch, d->points ? 4 : rows, 4});
+    e->out[1] = io_of("boxes", d->points ? 2 : 3, (int64_t[]){d->batch, d->points ? 2 * d->nb_points : rows, 4});
+    if (d->vector) {
+        e->n_out = 1;
+        e->out[0] = io_of("vector", 2, (int64_t[]){d->batch, 2});
+    }
     snprintf(e->version, sizeof(e->version), "test");
     opened++;
     return TACHY_OK;
 }
 
+// Of the mesh: eyes' corners, tip of the nose, corners of the mouth.
+static void put_points(float *place, int n)
+{
+    static const struct {
+        int at;
+        float x, y;
+    } known[] = {{0, 1 / 6.0f, 1 / 6.0f}, {1, 5 / 6.0f, 5 / 6.0f}, {33, 0.3f, 0.4f}, {133, 0.4f, 0.4f}, {362, 0.6f, 0.4f},
+                 {263, 0.7f, 0.4f}, {4, 0.5f, 0.55f}, {61, 0.4f, 0.7f}, {291, 0.6f, 0.7f}};
+    for (int i = 0; i < 2 * n; i++)
+        place[i] = 0.5f;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(known) && known[i].at < n; i++) {
+        place[2 * known[i].at] = known[i].x;
+        place[2 * known[i].at + 1] = known[i].y;
+    }
+}
+
 static void run_one(const struct network *d, int i, float byte, float *score, float *place)
 {
+    if (d->vector) {
+        memcpy(score, (float[]){byte, 1}, 2 * sizeof(float));
+        return;
+    }
     if (d->points) {
         *score = score_of(byte);
-        memcpy(place, (float[]){1 / 6.0f, 1 / 6.0f, 5 / 6.0f, 5 / 6.0f}, 4 * sizeof(float));
+        put_points(place, d->nb_points);
         looks++;
         return;
     }
@@ -161,7 +198,7 @@ static int network_run(tachy_engine *e, const struct tachy_tensor in[], struct t
     const struct network *d = (void *)e->priv;
     if (watched)
         count_followers();
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < e->n_out; i++)
         elsewhere += (out[i].mem == TACHY_DEVICE) != e->on_device || (in[0].mem == TACHY_DEVICE) != e->on_device;
     for (int i = 0; i < d->batch; i++) {
         float byte = ((const float *)in[0].data)[i * SIDE * SIDE];
@@ -194,13 +231,15 @@ struct way {
 static tachy_settings *settings_of(const struct way *way)
 {
     tachy_settings *set = NULL;
+    const bool vectors = !strcmp(way->task, "faces");
     char number[8];
     snprintf(number, sizeof(number), "%d", TACHY_DEF(faces, 1));
     CHECK_INT(tachy_settings_new(&set, NULL), TACHY_OK);
-    const char *const with[][2] = {{"model.name", still ? "points" : "boxes"}, {"model.dir", folder}, {"gpu.device", "cuda"}, {"gpu.ids", "all"},
+    const char *const with[][2] = {{"model.name", vectors ? "mesh" : still ? "points" : "boxes"}, {"model.dir", folder}, {"gpu.device", "cuda"}, {"gpu.ids", "all"},
                                    {"model.provider", way->there ? "cuda-ort" : "openvino"}, {"draw.names", "no"},
                                    {"tracking.detector", "boxes"}, {"tracking.smoothing", "no"},
                                    {"tracking.max_num_faces", number},
+                                   {"faces.embed", "vector"}, {"faces.size", "0"}, {"faces.blur", "1"}, {"faces.angle", "90"},
                                    {"output.file", way->text ? "x.jsonl" : "x.mkv"}};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(with); i++)
         CHECK_INT(tachy_settings_set(set, with[i][0], with[i][1], "test"), TACHY_OK);
@@ -253,6 +292,14 @@ static void check_face(int n, const struct tachy_region *g)
     CHECK(fabs((double)g->x - (double)centre_of(byte_of(0, 0), W)) < 0.01 && fabs((double)g->w - W / 4.0) < 0.01);
 }
 
+// Of unit length, made of this frame.
+static void check_vector(int n, const struct tachy_region *g)
+{
+    CHECK_INT(g->nb_embedding, 2);
+    CHECK(g->nb_embedding == 2 && fabsf(g->embedding[0] - g->embedding[1] * (float)byte_of(n, 0)) < 1e-3f);
+    CHECK(g->nb_embedding == 2 && fabsf(hypotf(g->embedding[0], g->embedding[1]) - 1) < 1e-5f);
+}
+
 // Each at its place, by its number, with this frame's score.
 static void check_faces(int n, const struct tachy_result *r)
 {
@@ -260,9 +307,11 @@ static void check_faces(int n, const struct tachy_result *r)
     for (int k = 0; k < r->nb_regions; k++) {
         const struct tachy_region *g = &r->regions[k];
         CHECK_INT(g->track, k);
-        CHECK_INT(g->nb_points, 2);
+        CHECK(g->nb_points == 2 || g->nb_points == MESH);
         CHECK(fabsf(g->score - score_of(byte_of(n, 0))) < 1e-5f);
         CHECK(fabs((double)g->x - (k + 0.5) / faces * W) < 0.01);
+        if (g->nb_points == MESH)
+            check_vector(n, g);
     }
 }
 
@@ -346,7 +395,7 @@ static void run(const struct way *way)
     enum { MOST = 2 };
     list(way->devices);
     part = W / way->eyes;
-    still = !strcmp(way->task, "track");
+    still = strcmp(way->task, "detect");
     tachy_task *t = open_task(way);
     struct tachy_gpu *gpu[CARDS] = {0};
     tachy_pipeline *p = NULL;
@@ -422,6 +471,19 @@ TEST(faces_of_a_frame_go_together)
     for (int i = 0; i < 8; i++) {
         faces = (int[]){4, 11}[i & 1];
         run(&(struct way){"track", i & 1, i & 2, i & 4, 3, 1 + (i & 1), 1, 20, 1 + (i / 2) % 2, 0});
+    }
+    faces = 0;
+    run_ns = run_before;
+}
+
+// Up to eight faces get their vectors at once; the network is on the device or on the host.
+TEST(faces_have_vectors)
+{
+    const uint64_t run_before = run_ns;
+    run_ns = 50000;
+    for (int i = 0; i < 16; i++) {
+        faces = (int[]){1, 4, 8, 11}[i & 3];
+        run(&(struct way){"faces", true, i & 4, i & 8, 1 + i % 3, 1 + (i & 1), 1, 12, 1 + (i / 2) % 2, 0});
     }
     faces = 0;
     run_ns = run_before;
@@ -532,7 +594,7 @@ static bool fails_well(const struct way *way, int at, int status, int how)
         frame[i]->pts = i * 10;
     }
     part = W;
-    still = !strcmp(way->task, "track");
+    still = strcmp(way->task, "detect");
     tachy_settings *set = settings_of(way);
     tachy_task *t = NULL;
     fail_at(at, status, how);
@@ -555,8 +617,9 @@ static bool fails_well(const struct way *way, int at, int status, int how)
 TEST(a_call_that_fails_leaves_nothing_behind)
 {
     run_ns = 0;
-    for (int i = 0; i < 8; i++) {
-        const struct way way = {i & 1 ? "track" : "detect", i & 2, true, i & 4, 1, 1, 1, FEW, 1, 0};
+    for (int i = 0; i < 12; i++) {
+        const struct way way = {i >= 8 ? "faces" : i & 1 ? "track" : "detect", i & 2 || i >= 8, true, i & 4 || i >= 10, 1, 1, 1, FEW, 1, 0};
+        faces = i >= 8 ? 3 : 0;
         int at = i;
         while (fails_well(&way, at, i & 1 ? CUDA_OUT_OF_MEMORY : CUDA_INVALID_VALUE, FAKE_ONCE))
             at += 3;
@@ -564,6 +627,7 @@ TEST(a_call_that_fails_leaves_nothing_behind)
         for (at = i; fails_well(&way, at, 700, FAKE_STAYS);) // CUDA_ERROR_ILLEGAL_ADDRESS
             at += 11;
     }
+    faces = 0;
 }
 
 // What each step costs alone is measured, of those on the device and those on the host.
@@ -611,13 +675,23 @@ TEST(opens)
                "{\"width\": 16, \"height\": 16, \"layout\": \"nhwc\", \"channels\": \"luma\"}, \"outputs\": [{\"meaning\": "
                "\"points\", \"name\": \"boxes\", \"points\": 2, \"unit\": \"share\"}, {\"meaning\": \"score\", \"name\": "
                "\"scores\"}]}");
+    test_write(folder, "mesh.json", "{\"name\": \"mesh\", \"task\": \"track\", \"file\": \"mesh.onnx\", \"input\": "
+               "{\"width\": 16, \"height\": 16, \"layout\": \"nhwc\", \"channels\": \"luma\"}, \"outputs\": [{\"meaning\": "
+               "\"points\", \"name\": \"boxes\", \"points\": 468, \"unit\": \"share\"}, {\"meaning\": \"score\", \"name\": "
+               "\"scores\"}]}");
+    test_write(folder, "vector.json", "{\"name\": \"vector\", \"task\": \"embed\", \"file\": \"vector.onnx\", \"input\": "
+               "{\"width\": 16, \"height\": 16, \"layout\": \"nhwc\", \"channels\": \"luma\"}, \"outputs\": [{\"meaning\": "
+               "\"embedding\"}]}");
+    test_write(folder, "mesh.onnx", "no model");
+    test_write(folder, "vector.onnx", "no model");
     test_write(folder, "boxes.onnx", "no model"); // nobody reads them
     test_write(folder, "points.onnx", "no model");
 }
 
 TEST(cleans)
 {
-    static const char *const names[] = {"boxes.json", "boxes.onnx", "points.json", "points.onnx", "light.json",
+    static const char *const names[] = {"boxes.json", "boxes.onnx", "points.json", "points.onnx", "mesh.json", "mesh.onnx",
+                                        "vector.json", "vector.onnx", "light.json",
                                         "gpu-rates.json"};
     char path[128];
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++) {
@@ -628,5 +702,5 @@ TEST(cleans)
 }
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(a_detector_on_the_device), TEST_CASE(a_detector_on_the_host),
-          TEST_CASE(a_face_is_followed), TEST_CASE(faces_of_a_frame_go_together), TEST_CASE(a_followed_frame_is_few_calls),
+          TEST_CASE(a_face_is_followed), TEST_CASE(faces_of_a_frame_go_together), TEST_CASE(faces_have_vectors), TEST_CASE(a_followed_frame_is_few_calls),
           TEST_CASE(turns_stay_with_a_worker), TEST_CASE(what_is_done_is_not_slept_for), TEST_CASE(a_call_that_fails_leaves_nothing_behind), TEST_CASE(the_light_ratio_knows_all_steps), TEST_CASE(cleans))
