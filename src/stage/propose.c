@@ -9,14 +9,13 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <tachy/frame.h>
 
 // Masks of all that a picture shows, or of what points and boxes in it are of: an encoder sees the picture once, and a second
 // network makes masks of many prompts a run. Without prompts there is a grid of points. Its masks are kept if the network thinks
 // them good, if they stay nearly the same at other thresholds, and if no better one has the same box (Kirillov et al. 2023; Ravi et
 // al. 2024).
 
-enum { MOST_POINTS = 16, MOST_LAYERS = 4, POSITIVE = 1, CORNER = 2, NO_POINT = -1, NAMED = 2, GPU_WORKERS = 2 };
+enum { MOST_POINTS = 16, MOST_LAYERS = 4, POSITIVE = 1, CORNER = 2, NO_POINT = -1, NAMED = 2 };
 static const float NEAR_EDGE = 20; // pixels from a crop's edge at which a mask is cut off by it
 
 struct given_point {
@@ -181,25 +180,13 @@ static int read_settings(struct propose *p, const tachy_settings *s, const struc
     return read_prompts(p, s, log);
 }
 
-// With --device cuda frames are on the host all the same, and networks on the GPU.
-static int open_on(struct tachy_stage *st, struct tachy_infer *net, const struct tachy_net_params *named, const tachy_settings *s)
-{
-    int err = tachy_net_open_model(net, st, named, s);
-    if (!strcmp(tachy_settings_str(s, "gpu.device"), "cuda")) {
-        net->setup.device = "cuda";
-        net->setup.gpu = (int)tachy_settings_int(s, "gpu.id");
-        st->task->workers = GPU_WORKERS;
-    }
-    return err;
-}
-
 // The network of the settings, or with --fast-mode the smaller one that its card names.
 static int open_network(struct tachy_stage *st, const tachy_settings *s)
 {
     struct propose *p = tachy_stage_priv(st);
     struct tachy_net_params named = {.name = tachy_settings_str(s, "model.name"), .card = tachy_settings_str(s, "model.card"),
                                      .task = "masks"};
-    int err = open_on(st, &p->net, &named, s);
+    int err = tachy_net_open_model(&p->net, st, &named, s);
     const char *smaller = err == TACHY_OK && tachy_settings_bool(s, "curate.fast_mode") ? p->net.net[TACHY_INFER_FULL].card->smaller : "";
     char *name = *smaller ? strdup(smaller) : NULL;
     if (name) {
@@ -207,7 +194,7 @@ static int open_network(struct tachy_stage *st, const tachy_settings *s)
         p->net = (struct tachy_infer){0};
         named.name = name;
         named.card = NULL;
-        err = open_on(st, &p->net, &named, s);
+        err = tachy_net_open_model(&p->net, st, &named, s);
     }
     free(name);
     return err < 0 ? err : infer_open_first(&p->net);
@@ -220,9 +207,7 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
     if (err == TACHY_OK)
         err = open_network(st, s);
     if (err == TACHY_OK && p->finds)
-        err = open_on(st, &p->finder, &(struct tachy_net_params){.name = tachy_settings_str(s, "masks.find"), .task = "detect"}, s);
-    if (err == TACHY_OK && p->finds)
-        err = infer_open_first(&p->finder);
+        err = tachy_net_open(&p->finder, st, &(struct tachy_net_params){.name = tachy_settings_str(s, "masks.find"), .task = "detect"}, s);
     if (err == TACHY_OK)
         infer_describe(&p->net);
     return err;
@@ -633,20 +618,6 @@ static int add_region(const struct worker *w, const struct found *f, struct tach
     return add_points(w, c, &f->ask, r, list);
 }
 
-// A frame that a GPU has decoded: it is looked at, and drawn over, on the host.
-static int bring(struct tachy_item *item, const struct tachy_log *log)
-{
-    tachy_frame *host = NULL;
-    if (item->in->mem != TACHY_DEVICE)
-        return TACHY_OK;
-    int err = tachy_frame_download(&host, item->in, log);
-    if (err == TACHY_OK) {
-        tachy_frame_unref(&item->in);
-        item->in = host;
-    }
-    return err;
-}
-
 static int propose(struct tachy_stage *st, struct worker *w, struct tachy_item *item)
 {
     struct propose *p = tachy_stage_priv(st);
@@ -654,9 +625,7 @@ static int propose(struct tachy_stage *st, struct worker *w, struct tachy_item *
     tachy_regions_clear(list);
     tachy_regions_clear(&w->boxes);
     forget_found(w, 0);
-    int err = bring(item, st->task->log);
-    if (err == TACHY_OK)
-        err = make_crops(p, w, item->in);
+    int err = make_crops(p, w, item->in);
     if (err == TACHY_OK && p->finds)
         err = tachy_net_run(&w->finder, item->in, &(struct tachy_view){.rotation = p->rotation, .flip = p->flip}, NULL, &w->boxes);
     for (int i = 0; i < w->nb_crops && err == TACHY_OK; i++)

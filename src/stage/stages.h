@@ -34,7 +34,7 @@ extern const struct tachy_stage_ops tachy_stage_faces, tachy_stage_faces_cuda, t
 extern const struct tachy_stage_ops tachy_stage_avsync;
 // After decode: the vectors of all frames into a file, then which of some texts describe the picture best. Settings: categorize.*.
 extern const struct tachy_stage_ops tachy_stage_embeddings, tachy_stage_categorize;
-// Masks of all that a picture shows, or of prompts: regions with masks. It brings frames of a GPU's to the host. Settings: masks.*.
+// Masks of all that a picture shows, or of prompts: regions with masks. Settings: masks.*.
 extern const struct tachy_stage_ops tachy_stage_propose;
 // The regions as a mask, for a composite (composite.h) that changes what lies in them.
 extern const struct tachy_stage_ops tachy_stage_cover;

@@ -13,9 +13,9 @@ static const struct tachy_option options[] = {
 };
 
 static const struct tachy_task_stage stages[] = {
-    {&tachy_stage_propose, &tachy_stage_propose},
-    {&tachy_stage_draw, &tachy_stage_draw},
-    {&tachy_stage_lines, &tachy_stage_lines},
+    {&tachy_stage_propose, NULL},
+    {&tachy_stage_draw, NULL},
+    {&tachy_stage_lines, NULL},
     {0},
 };
 
@@ -46,5 +46,6 @@ const struct tachy_task_ops tachy_task_masks = {
     .options = options,
     .shared = tachy_model_options,
     .stages = stages,
+    .host = true,
     .check = check,
 };
