@@ -8,13 +8,13 @@
 // Dense inverse search (Kroeger et al. 2016, "Fast Optical Flow using Dense Inverse Search"), from the coarsest level of a pyramid to the finest: patches of 8 x 8 pixels on a grid begin at the flow of the
 // coarser level or at what their neighbours found, and search; each pixel then takes the weighted mean of its patches.
 
-enum { LEAST = 2 * FLOW_PATCH, LEVELS = 8 };
+enum { LEAST = 2 * FLOW_PATCH, LEVELS = FLOW_LEVELS_MOST - 16 };
 
 struct tachy_flow {
     int width, height;
     int finest;                      // halvings before the finest level
     int levels;                      // that are searched; 0: the picture is smaller than a patch
-    struct flow_level level[LEVELS + 16]; // halvings 0 to finest + levels - 1
+    struct flow_level level[FLOW_LEVELS_MOST]; // halvings 0 to finest + levels - 1
     float *u, *v, *weight;           // of the level at hand, dense
     float *coarse_u, *coarse_v;      // of the one before
     struct flow_vector *grid;        // of the patches of the level at hand
@@ -37,17 +37,14 @@ static void free_plane(const struct flow_level *l, float *p)
 
 static bool open_levels(tachy_flow *f)
 {
-    int w = f->width, h = f->height, n = 0;
+    int n = f->levels ? f->finest + f->levels : 0;
     bool whole = true;
-    while (whole && (n <= f->finest || (n < f->finest + LEVELS && w >= LEAST && h >= LEAST))) {
-        struct flow_level *l = &f->level[n++];
-        *l = (struct flow_level){.width = w, .height = h, .stride = TACHY_ALIGN(w + 2 * FLOW_PAD, 16)};
+    for (int i = 0; i < n && whole; i++) {
+        struct flow_level *l = &f->level[i];
+        int w = f->width >> i;
+        *l = (struct flow_level){.width = w, .height = f->height >> i, .stride = FLOW_STRIDE(w)};
         whole = (l->here = level_plane(l)) && (l->there = level_plane(l));
-        w /= 2;
-        h /= 2;
     }
-    const struct flow_level *l = &f->level[f->finest];
-    f->levels = l->width >= FLOW_PATCH && l->height >= FLOW_PATCH ? n - f->finest : 0;
     return whole;
 }
 
@@ -61,6 +58,16 @@ static int finest_of(int width, int height, enum tachy_flow_detail detail)
     return n;
 }
 
+int flow_levels(int width, int height, enum tachy_flow_detail detail, int *finest)
+{
+    int n = *finest = finest_of(width, height, detail);
+    if (width >> n < FLOW_PATCH || height >> n < FLOW_PATCH)
+        return 0;
+    for (n++; n < *finest + LEVELS && width >> n >= LEAST && height >> n >= LEAST; n++)
+        continue;
+    return n - *finest;
+}
+
 int tachy_flow_open(tachy_flow **out, int width, int height, enum tachy_flow_detail detail)
 {
     *out = NULL;
@@ -71,13 +78,13 @@ int tachy_flow_open(tachy_flow **out, int width, int height, enum tachy_flow_det
         return TACHY_ERR_NOMEM;
     f->width = width;
     f->height = height;
-    f->finest = finest_of(width, height, detail);
-    bool whole = open_levels(f);
+    f->levels = flow_levels(width, height, detail, &f->finest);
     const struct flow_level *l = &f->level[f->finest];
+    bool whole = open_levels(f);
     size_t n = (size_t)l->width * (size_t)l->height * sizeof(float);
-    whole = whole && (f->u = tachy_aligned_alloc(n)) && (f->v = tachy_aligned_alloc(n)) &&
+    whole = !f->levels || (whole && (f->u = tachy_aligned_alloc(n)) && (f->v = tachy_aligned_alloc(n)) &&
             (f->weight = tachy_aligned_alloc(n)) && (f->coarse_u = tachy_aligned_alloc(n)) &&
-            (f->coarse_v = tachy_aligned_alloc(n)) && (f->grid = tachy_aligned_alloc(2 * n));
+            (f->coarse_v = tachy_aligned_alloc(n)) && (f->grid = tachy_aligned_alloc(2 * n)));
     if (whole && detail == TACHY_FLOW_PICTURE && f->levels)
         whole = (f->refine = flow_variational_open(l->width, l->height)) != NULL;
     if (!whole) {
@@ -164,21 +171,20 @@ static void swap(float **a, float **b)
     *b = t;
 }
 
-// The finest level's plane at the pictures' size, and in their pixels.
-static void stretch(tachy_flow *f, const float *from, float *to)
+void flow_stretch(const float *from, int finest, int width, int height, float *row, float *to)
 {
-    const struct flow_level *l = &f->level[f->finest];
-    float scale = (float)(1 << f->finest), step = 1 / scale, first = 0.5f * step - 0.5f;
-    for (int y = 0; y < f->height; y++) {
-        float at = TACHY_CLAMP((float)y * step + first, 0.0f, (float)(l->height - 1));
-        int top = (int)at, low = TACHY_MIN(top + 1, l->height - 1);
-        float b = at - (float)top, *row = f->weight; // of one row: the weights have done their work
-        for (int x = 0; x < l->width; x++)
-            row[x] = scale * (from[top * l->width + x] * (1 - b) + from[low * l->width + x] * b);
-        for (int x = 0; x < f->width; x++, to++) {
-            at = TACHY_CLAMP((float)x * step + first, 0.0f, (float)(l->width - 1));
+    int w = width >> finest, h = height >> finest;
+    float scale = (float)(1 << finest), step = 1 / scale, first = 0.5f * step - 0.5f;
+    for (int y = 0; y < height; y++) {
+        float at = TACHY_CLAMP((float)y * step + first, 0.0f, (float)(h - 1));
+        int top = (int)at, low = TACHY_MIN(top + 1, h - 1);
+        float b = at - (float)top;
+        for (int x = 0; x < w; x++)
+            row[x] = scale * (from[top * w + x] * (1 - b) + from[low * w + x] * b);
+        for (int x = 0; x < width; x++, to++) {
+            at = TACHY_CLAMP((float)x * step + first, 0.0f, (float)(w - 1));
             int left = (int)at;
-            *to = row[left] + (at - (float)left) * (row[TACHY_MIN(left + 1, l->width - 1)] - row[left]);
+            *to = row[left] + (at - (float)left) * (row[TACHY_MIN(left + 1, w - 1)] - row[left]);
         }
     }
 }
@@ -200,6 +206,6 @@ void tachy_flow_run(tachy_flow *f, const uint8_t *here, const uint8_t *there, fl
         swap(&f->u, &f->coarse_u);
         swap(&f->v, &f->coarse_v);
     }
-    stretch(f, f->coarse_u, u);
-    stretch(f, f->coarse_v, v);
+    flow_stretch(f->coarse_u, f->finest, f->width, f->height, f->weight, u); // the weights have done their work
+    flow_stretch(f->coarse_v, f->finest, f->width, f->height, f->weight, v);
 }

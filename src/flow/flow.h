@@ -6,7 +6,7 @@
 // Every build and every instruction set gives the same bits. One object is used by one thread at a time.
 typedef struct tachy_flow tachy_flow;
 
-enum { TACHY_FLOW_FINEST = 64 };
+enum { TACHY_FLOW_FINEST = 64, FLOW_LEVELS_MOST = 24 };
 
 enum tachy_flow_detail {
     // For masks: the search ends at a level whose longer side has at most TACHY_FLOW_FINEST pixels, and the flow is
@@ -25,3 +25,10 @@ int tachy_flow_open(tachy_flow **out, int width, int height, enum tachy_flow_det
 void tachy_flow_run(tachy_flow *f, const uint8_t *here, const uint8_t *there, float *u, float *v);
 
 void tachy_flow_close(tachy_flow **f);
+
+// ---- For the CUDA form (flow_cuda.h)
+
+// How many levels are searched, from *finest halvings of the picture on; 0: it is smaller than a patch, and nothing moves.
+int flow_levels(int width, int height, enum tachy_flow_detail detail, int *finest);
+// A plane of the finest level, without gaps, at the pictures' size and in their pixels. `row`: scratch, a row of the level.
+void flow_stretch(const float *from, int finest, int width, int height, float *row, float *to);

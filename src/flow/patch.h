@@ -4,6 +4,7 @@
 // Levels of a pyramid and the search of one patch in them: the inner loops of flow.c.
 
 enum { FLOW_PATCH = 8, FLOW_PAD = 16 };
+#define FLOW_STRIDE(width) TACHY_ALIGN((width) + 2 * FLOW_PAD, 16) // of a level
 
 // Two pictures of one size as floats, 0..255. Rows are `stride` apart, and FLOW_PAD pixels around repeat the edges.
 struct flow_level {
