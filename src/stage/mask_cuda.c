@@ -1,9 +1,8 @@
 #include "stage/mask_cuda.h"
 
 #include "cuda/mem.h"
-#include "postprocess/composite_cuda.h"
 #include "postprocess/mask_cuda.h"
-#include "postprocess/refine_cuda.h"
+#include "stage/guide_cuda.h"
 #include "stage/infer_cuda.h"
 
 #include <stdlib.h>
@@ -27,40 +26,12 @@ static struct tachy_mask_eye *eye_of(const struct device_group *p, int i)
 
 // ---- Guides ----
 
-// The luma of a frame of R'G'B' as a grey picture, which is good until the next one's.
-static int luma_of(struct device_group *p, const tachy_frame *f, tachy_frame *grey)
-{
-    struct device_worker *g = p->g;
-    struct part *own = p->part;
-    size_t stride = TACHY_ALIGN((size_t)f->width, 64u);
-    struct tachy_gpu_scratch s = {g->task->memory, g->device->mem, g->cu, g->stream, g->task->log};
-    int err = tachy_gpu_scratch_need(&s, &own->luma, stride * (size_t)f->height);
-    if (err < 0)
-        return err;
-    struct tachy_cuda_luma k = tachy_luma_cuda_of(f, 1, (int64_t)stride);
-    k.in[0] = tachy_cu_address(f->data[0]);
-    k.out[0] = tachy_cu_address(own->luma.data);
-    *grey = *f;
-    grey->format = TACHY_PIX_GRAY8;
-    grey->data[0] = own->luma.data;
-    grey->stride[0] = (ptrdiff_t)stride;
-    return device_failed(g, g->kernels->luma(&k, g->stream), "starting the luma's kernel");
-}
-
 // Queues the guide of item i, from its frame on the device.
 static int queue_guide(struct device_group *p, int i, const tachy_frame *f)
 {
     const struct tachy_mask_eye *e = eye_of(p, i);
-    tachy_frame grey;
-    bool rgb = tachy_pix_desc(f->format)->rgb;
-    int err = rgb ? luma_of(p, f, &grey) : TACHY_OK;
-    if (err < 0)
-        return err;
-    struct tachy_refine_cuda_eye part = {.frame = rgb ? &grey : f, .region = masks_of(p)->infer->region[p->region],
-                                         .guide = (uint8_t *)(uintptr_t)e->there->guide};
-    struct tachy_refine_cuda guide = {.eye = &part, .count = 1, .width = e->width, .height = e->height,
-                                      .guide_stride = e->width, .log = p->g->task->log};
-    return tachy_refine_cuda_run(&guide, p->g->cu, p->g->stream);
+    return guide_cuda_queue(p, &((struct part *)p->part)->luma, f, &masks_of(p)->infer->region[p->region],
+                            (void *)(uintptr_t)e->there->guide, e->width, e->height, e->width);
 }
 
 // A mask that the host made follows its guide to the device.
