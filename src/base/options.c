@@ -36,6 +36,7 @@ static const struct habit {
     {"arcface_batch", "processing.arcface_batch", {0}},
     {"mediapipe_batch", "processing.mediapipe_batch", {0}},
     {"face_detection_batch", "processing.face_detection_batch", {0}},
+    {"optical_flow_batch", "motion.flow_batch", {0}},
     {"audio_chunk_size", "processing.audio_chunk_size", {0}},
     {"num_workers", "model.num_workers", {0}},
     {"device", "gpu.device", {0}},

@@ -48,7 +48,8 @@ static bool is_outside(const char *path)
 {
     static const char *const parts[] = {"input.files", "output.", "run.", "debug.", "processing.", "pipeline.", "dataloader.",
                                         "metrics.", "general.", "curate.sample", "curate.shard", "curate.to", "curate.page",
-                                        "model.num_workers", "model.batch_size", "model.prefetch_factor", "model.dir", "model.library", "batching."};
+                                        "model.num_workers", "model.batch_size", "model.prefetch_factor", "model.dir", "model.library", "batching.",
+                                        "motion.flow_batch"};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(parts); i++)
         if (!strncmp(path, parts[i], strlen(parts[i])))
             return true;

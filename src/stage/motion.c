@@ -1,4 +1,4 @@
-#include "flow/motion.h"
+#include "stage/motion.h"
 
 #include "flow/flow.h"
 #include "model/digest.h"
@@ -9,14 +9,7 @@
 
 // How a frame moves from the one before: numbers of the frame, and a region for each thing that moves against the camera.
 
-enum { NAMED = 2, FLO_HEAD = 12 };
-
-struct motion {
-    char *cache; // folder of .flo files; NULL: none
-    int width, height;
-    double scale_x, scale_y; // frame pixels of one
-    _Atomic bool told; // that the cache cannot be written
-};
+enum { FLO_HEAD = 12 };
 
 struct motion_worker {
     tachy_flow *flow;
@@ -25,21 +18,15 @@ struct motion_worker {
     void *scratch;
 };
 
-// Of an item.
-struct things {
-    struct tachy_region region[TACHY_MOVING_MOST];
-    struct tachy_named value[TACHY_MOVING_MOST][NAMED];
-};
-
-static const struct tachy_option options[] = {
+const struct tachy_option tachy_motion_options[] = {
     {"motion.flow_cache", "flow-cache", 0, TACHY_OPT_STRING, .arg = "FOLDER", .group = "Motion",
      .help = "keep the flow of each pair of frames as .flo there, and read it instead of computing it again"},
     {0},
 };
 
-static int motion_open(struct tachy_stage *st, const tachy_settings *s)
+int tachy_motion_open(struct tachy_stage *st, const tachy_settings *s)
 {
-    struct motion *m = tachy_stage_priv(st);
+    struct tachy_motion_stage *m = tachy_stage_priv(st);
     const char *cache = tachy_settings_str(s, "motion.flow_cache");
     if (!cache)
         return TACHY_OK;
@@ -47,11 +34,11 @@ static int motion_open(struct tachy_stage *st, const tachy_settings *s)
     return m->cache ? tachy_make_folders(cache, st->task->log) : TACHY_ERR_NOMEM;
 }
 
-static void motion_close(struct tachy_stage *st) { tachy_free(((struct motion *)tachy_stage_priv(st))->cache); }
+void tachy_motion_close(struct tachy_stage *st) { tachy_free(((struct tachy_motion_stage *)tachy_stage_priv(st))->cache); }
 
-static int motion_start(struct tachy_stage *st, struct tachy_video_info *video)
+int tachy_motion_start(struct tachy_stage *st, struct tachy_video_info *video)
 {
-    struct motion *m = tachy_stage_priv(st);
+    struct tachy_motion_stage *m = tachy_stage_priv(st);
     tachy_pair_size(st, &m->width, &m->height);
     m->scale_x = (double)video->width / m->width;
     m->scale_y = (double)video->height / m->height;
@@ -71,7 +58,7 @@ static void worker_close(void *worker)
 
 static int worker_open(struct tachy_stage *st, int batch, void **worker)
 {
-    const struct motion *m = tachy_stage_priv(st);
+    const struct tachy_motion_stage *m = tachy_stage_priv(st);
     struct motion_worker *w = calloc(1, sizeof(*w));
     size_t plane = (size_t)m->width * (size_t)m->height * sizeof(float);
     *worker = NULL;
@@ -94,7 +81,7 @@ static int worker_open(struct tachy_stage *st, int batch, void **worker)
 // ---- Files of flow ----
 
 // The file of a pair's flow: named by what both pictures show. NULL: out of memory.
-static char *cache_path(const struct motion *m, const struct tachy_pair *p)
+static char *cache_path(const struct tachy_motion_stage *m, const struct tachy_pair *p)
 {
     static const char how[] = "flow 1"; // another one if the flow of the same pictures becomes another
     size_t size = (size_t)m->width * (size_t)m->height;
@@ -111,7 +98,7 @@ static char *cache_path(const struct motion *m, const struct tachy_pair *p)
     return tachy_asprintf("%s/%s.flo", m->cache, hex);
 }
 
-static bool read_flow(const struct motion *m, struct motion_worker *w, const char *path)
+static bool read_flow(const struct tachy_motion_stage *m, struct motion_worker *w, const char *path)
 {
     size_t n = (size_t)m->width * (size_t)m->height, size, whole = FLO_HEAD + 2 * n * sizeof(float);
     char *data;
@@ -130,7 +117,7 @@ static bool read_flow(const struct motion *m, struct motion_worker *w, const cha
 }
 
 // The Middlebury format: "PIEH", width, height, then u and v of each pixel, little-endian.
-static void write_flow(struct tachy_stage *st, struct motion *m, const struct motion_worker *w, const char *path)
+static void write_flow(struct tachy_stage *st, struct tachy_motion_stage *m, const struct motion_worker *w, const char *path)
 {
     size_t n = (size_t)m->width * (size_t)m->height;
     int32_t extents[2] = {m->width, m->height};
@@ -147,7 +134,7 @@ static void write_flow(struct tachy_stage *st, struct motion *m, const struct mo
                   tachy_err_name(err));
 }
 
-static int find_flow(struct tachy_stage *st, struct motion *m, struct motion_worker *w, const struct tachy_pair *p)
+static int find_flow(struct tachy_stage *st, struct tachy_motion_stage *m, struct motion_worker *w, const struct tachy_pair *p)
 {
     char *path = m->cache ? cache_path(m, p) : NULL;
     if (m->cache && !path)
@@ -163,7 +150,7 @@ static int find_flow(struct tachy_stage *st, struct motion *m, struct motion_wor
 
 // ---- Results ----
 
-static void tell_frame(const struct motion *m, struct tachy_item *item, const struct tachy_motion *f)
+static void tell_frame(const struct tachy_motion_stage *m, struct tachy_item *item, const struct tachy_motion *f)
 {
     double scale = (m->scale_x + m->scale_y) / 2;
     const struct tachy_named values[] = {
@@ -184,7 +171,7 @@ static void tell_frame(const struct motion *m, struct tachy_item *item, const st
         tachy_item_set_value(item, values[i].name, values[i].value);
 }
 
-static void tell_things(const struct motion *m, struct things *t, struct tachy_item *item, const struct tachy_motion *f)
+static void tell_things(const struct tachy_motion_stage *m, struct motion_things *t, struct tachy_item *item, const struct tachy_motion *f)
 {
     for (int i = 0; i < f->nb; i++) {
         const struct tachy_moving *o = &f->thing[i];
@@ -193,7 +180,7 @@ static void tell_things(const struct motion *m, struct things *t, struct tachy_i
         t->region[i] = (struct tachy_region){
             .x = (o->x0 + o->x1) * 0.5 * m->scale_x, .y = (o->y0 + o->y1) * 0.5 * m->scale_y,
             .w = (o->x1 - o->x0) * m->scale_x, .h = (o->y1 - o->y0) * m->scale_y,
-            .class_id = 0, .label = "moving", .track = -1, .values = t->value[i], .nb_values = NAMED,
+            .class_id = 0, .label = "moving", .track = -1, .values = t->value[i], .nb_values = MOTION_NAMED,
             // The share of the box that moves.
             .score = TACHY_MIN((float)o->cells * TACHY_MOTION_CELL * TACHY_MOTION_CELL /
                                    ((float)(o->x1 - o->x0) * (float)(o->y1 - o->y0)), 1.0f),
@@ -203,20 +190,25 @@ static void tell_things(const struct motion *m, struct things *t, struct tachy_i
     item->result.nb_regions = f->nb;
 }
 
+void tachy_motion_tell(struct tachy_stage *st, struct tachy_item *item, const float *u, const float *v, void *scratch)
+{
+    const struct tachy_motion_stage *m = tachy_stage_priv(st);
+    struct tachy_motion found;
+    tachy_motion_of(&found, u, v, m->width, m->height, scratch);
+    tell_frame(m, item, &found);
+    tell_things(m, tachy_stage_item(st, item), item, &found);
+}
+
 static int motion(struct tachy_stage *st, struct motion_worker *w, struct tachy_item *item)
 {
-    struct motion *m = tachy_stage_priv(st);
+    struct tachy_motion_stage *m = tachy_stage_priv(st);
     const struct tachy_pair *p = tachy_pair_of(st, item);
-    struct tachy_motion found;
     if (!p->before)
         return TACHY_OK;
     int err = find_flow(st, m, w, p);
-    if (err < 0)
-        return err;
-    tachy_motion_of(&found, w->u, w->v, m->width, m->height, w->scratch);
-    tell_frame(m, item, &found);
-    tell_things(m, tachy_stage_item(st, item), item, &found);
-    return TACHY_OK;
+    if (err == TACHY_OK)
+        tachy_motion_tell(st, item, w->u, w->v, w->scratch);
+    return err;
 }
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
@@ -227,13 +219,13 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
 
 const struct tachy_stage_ops tachy_stage_motion = {
     .name = "motion",
-    .options = options,
+    .options = tachy_motion_options,
     .remedy = "compare smaller pictures (--motion-size 320)",
-    .priv_size = sizeof(struct motion),
-    .item_size = sizeof(struct things),
-    .open = motion_open,
-    .close = motion_close,
-    .start = motion_start,
+    .priv_size = sizeof(struct tachy_motion_stage),
+    .item_size = sizeof(struct motion_things),
+    .open = tachy_motion_open,
+    .close = tachy_motion_close,
+    .start = tachy_motion_start,
     .worker_open = worker_open,
     .worker_close = worker_close,
     .run = run,

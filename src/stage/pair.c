@@ -5,14 +5,11 @@
 
 #include <stdlib.h>
 
-struct luma {
-    int size;          // longest side asked for; 0: the frame's
-    int width, height; // of the pictures
-};
-
-static const struct tachy_option options[] = {
+const struct tachy_option tachy_luma_options[] = {
     {"motion.size", "motion-size", 0, TACHY_OPT_INT, "640", .max = 16384, .arg = "PIXELS", .group = "Motion",
      .help = "longest side of the pictures that are compared; 0: the frames' own size"},
+    {"motion.flow_batch", NULL, 0, TACHY_OPT_INT, "8", .min = 1, .max = TACHY_PAIRS_MOST, .group = "Motion",
+     .help = "pairs of frames that a GPU compares at once for a worker"},
     {0},
 };
 
@@ -23,14 +20,31 @@ static struct tachy_luma *new_luma(int width, int height)
         atomic_init(&l->users, 1);
         l->width = width;
         l->height = height;
+        l->surface = NULL;
+        l->stream = NULL;
     }
+    return l;
+}
+
+struct tachy_luma *tachy_luma_of_surface(tachy_frame *surface, void *stream)
+{
+    struct tachy_luma *l = new_luma(surface->width, 0);
+    if (!l) {
+        tachy_frame_unref(&surface);
+        return NULL;
+    }
+    l->height = surface->height;
+    l->surface = surface;
+    l->stream = stream;
     return l;
 }
 
 static void drop(struct tachy_luma **l)
 {
-    if (*l && atomic_fetch_sub(&(*l)->users, 1) == 1)
+    if (*l && atomic_fetch_sub(&(*l)->users, 1) == 1) {
+        tachy_frame_unref(&(*l)->surface);
         free(*l);
+    }
     *l = NULL;
 }
 
@@ -41,19 +55,29 @@ static struct tachy_luma *share(struct tachy_luma *l)
     return l;
 }
 
+void tachy_pair_set(struct tachy_pair *p, struct tachy_luma *here)
+{
+    drop(&p->here);
+    drop(&p->before);
+    p->here = here;
+}
+
+void tachy_pair_close(void *item) { tachy_pair_set(item, NULL); }
+
 // ---- luma ----
 
-static int luma_open(struct tachy_stage *st, const tachy_settings *s)
+int tachy_luma_open(struct tachy_stage *st, const tachy_settings *s)
 {
-    struct luma *l = tachy_stage_priv(st);
+    struct tachy_luma_stage *l = tachy_stage_priv(st);
     l->size = (int)tachy_settings_int(s, "motion.size");
+    l->pairs = (int)tachy_settings_int(s, "motion.flow_batch");
     tachy_task_describe(st->task, " motion %d", l->size);
     return TACHY_OK;
 }
 
-static int luma_start(struct tachy_stage *st, struct tachy_video_info *video)
+int tachy_luma_start(struct tachy_stage *st, struct tachy_video_info *video)
 {
-    struct luma *l = tachy_stage_priv(st);
+    struct tachy_luma_stage *l = tachy_stage_priv(st);
     int longer = TACHY_MAX(video->width, video->height), most = TACHY_DEF(l->size, longer);
     l->width = small_side(video->width, longer, most);
     l->height = small_side(video->height, longer, most);
@@ -62,13 +86,11 @@ static int luma_start(struct tachy_stage *st, struct tachy_video_info *video)
 }
 
 // By tachy_luma_guide(), which gives the same bits on every machine, as struct small_picture does not.
-static int make(const struct luma *l, struct tachy_pair *p, const struct tachy_item *item)
+static int make(const struct tachy_luma_stage *l, struct tachy_pair *p, const struct tachy_item *item)
 {
     const tachy_frame *f = item->in;
     struct tachy_rect whole = {0, 0, f->width, f->height};
-    drop(&p->here);
-    drop(&p->before);
-    p->here = new_luma(l->width, l->height);
+    tachy_pair_set(p, new_luma(l->width, l->height));
     return p->here ? tachy_luma_guide(f, &whole, p->here->data, l->width, l->width, l->height) : TACHY_ERR_NOMEM;
 }
 
@@ -78,25 +100,18 @@ static void luma_run(struct tachy_stage *st, void *worker, void *state, const st
         err[i] = make(tachy_stage_priv(st), tachy_stage_item(st, pieces[i].item), pieces[i].item);
 }
 
-static void item_close(void *item)
-{
-    struct tachy_pair *p = item;
-    drop(&p->here);
-    drop(&p->before);
-}
-
 const struct tachy_stage_ops tachy_stage_luma = {
     .name = "luma",
-    .options = options,
+    .options = tachy_luma_options,
     .flags = TACHY_STAGE_READS,
     .step = "preprocess",
     .remedy = "compare smaller pictures (--motion-size 320)",
-    .priv_size = sizeof(struct luma),
+    .priv_size = sizeof(struct tachy_luma_stage),
     .item_size = sizeof(struct tachy_pair),
-    .open = luma_open,
-    .start = luma_start,
+    .open = tachy_luma_open,
+    .start = tachy_luma_start,
     .run = luma_run,
-    .item_close = item_close,
+    .item_close = tachy_pair_close,
 };
 
 // ---- pair ----
@@ -179,6 +194,16 @@ const struct tachy_stage_ops tachy_stage_pair = {
     .state_load = state_load,
 };
 
+// What lies on a GPU is not saved.
+const struct tachy_stage_ops tachy_stage_pair_cuda = {
+    .name = "pair",
+    .flags = TACHY_STAGE_ORDERED,
+    .step = "preprocess",
+    .run = pair_run,
+    .state_open = state_open,
+    .state_close = state_close,
+};
+
 const struct tachy_pair *tachy_pair_of(const struct tachy_stage *st, const struct tachy_item *item)
 {
     const struct tachy_stage *luma = tachy_stage_before(st, tachy_stage_luma.name);
@@ -187,7 +212,7 @@ const struct tachy_pair *tachy_pair_of(const struct tachy_stage *st, const struc
 
 void tachy_pair_size(const struct tachy_stage *st, int *width, int *height)
 {
-    const struct luma *l = tachy_stage_priv(tachy_stage_before(st, tachy_stage_luma.name));
+    const struct tachy_luma_stage *l = tachy_stage_priv(tachy_stage_before(st, tachy_stage_luma.name));
     *width = l->width;
     *height = l->height;
 }

@@ -28,6 +28,7 @@ extern const struct tachy_stage_ops tachy_stage_lighting;
 // The luma of a frame and that of the one before (pair.h), then what moved between them: numbers of the frame, and a region for
 // each thing that moves against the camera. Settings: motion.*.
 extern const struct tachy_stage_ops tachy_stage_luma, tachy_stage_pair, tachy_stage_motion;
+extern const struct tachy_stage_ops tachy_stage_luma_cuda, tachy_stage_pair_cuda, tachy_stage_motion_cuda;
 // After track: vectors of faces, then whose they are. Settings: faces.*.
 extern const struct tachy_stage_ops tachy_stage_faces, tachy_stage_faces_cuda, tachy_stage_people;
 // After track: how late the sound is against the mouths, as text. Settings: avsync.*.

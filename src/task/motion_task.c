@@ -3,8 +3,12 @@
 #include "task/task.h"
 
 static const struct tachy_task_stage stages[] = {
-    {&tachy_stage_luma, NULL}, {&tachy_stage_pair, NULL}, {&tachy_stage_motion, NULL},
-    {&tachy_stage_draw, NULL}, {&tachy_stage_lines, NULL}, {0},
+    {&tachy_stage_luma, &tachy_stage_luma_cuda},
+    {&tachy_stage_pair, &tachy_stage_pair_cuda},
+    {&tachy_stage_motion, &tachy_stage_motion_cuda},
+    {&tachy_stage_draw, &tachy_stage_draw_cuda},
+    {&tachy_stage_lines, &tachy_stage_lines},
+    {0},
 };
 
 static const struct tachy_example examples[] = {
@@ -24,5 +28,4 @@ const struct tachy_task_ops tachy_task_motion = {
             .examples = examples,
         },
     .stages = stages,
-    .host = true,
 };
