@@ -62,12 +62,6 @@ static void add_tma(struct ways *w, const struct tachy_conv_shape *s, int sms)
         w->to[w->n++] = (struct cuda_way){CUDA_CONV_TMA, order[i].variant};
 }
 
-// Products that fill the GPU go to cuBLASLt first.
-static bool is_large(const struct tachy_nn_gemm_shape *g, int sms)
-{
-    return (g->m + 127) / 128 * ((g->n + 255) / 256) >= sms;
-}
-
 bool cuda_pair_pays(const struct cuda_plan *p, const struct cuda_step *s)
 {
     const struct tachy_conv_shape *q = &s->a.conv.shape;
@@ -85,17 +79,14 @@ int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_
     const struct tachy_device *d = &p->gpu->device;
     bool half = tachy_is_half(c->dtype), whole = c->shape.groups == 1;
     bool hopper = half && whole && d->cc_major == 9 && d->cc_minor == 0 && (c->shape.cin % 8 == 0 || s->padded);
-    bool product = s->gemm && (!hopper || is_large(&s->product, d->sm_count));
     if (s->depthwise)
         add(&w, CUDA_CONV_DEPTHWISE, 1);
     if (half && whole && s->stem)
         add(&w, CUDA_CONV_STEM, 1);
-    if (product)
+    if (s->gemm) // faster than conv_tma for nearly every product that was timed, small ones too
         add(&w, CUDA_CONV_GEMM, s->nb_gemms);
     if (hopper)
         add_tma(&w, &c->shape, TACHY_MAX(d->sm_count, 1));
-    if (s->gemm && !product)
-        add(&w, CUDA_CONV_GEMM, s->nb_gemms);
     add(&w, CUDA_CONV_ANY, 1);
     return w.n;
 }
