@@ -54,6 +54,8 @@ int tachy_plan_mean(struct tachy_graph *g);
 // Bias, activation and a residual sum become part of the convolution in front of them; a sum, also
 // with a picture that is scaled by channel, part of a resize.
 int tachy_plan_fuse(struct tachy_graph *g);
+// Numbers by which the operands of a product of computed matrices are multiplied become the product's.
+int tachy_plan_factors(struct tachy_graph *g);
 // x * s, one s a channel, becomes a scale of the next convolution's weights.
 int tachy_plan_scale(struct tachy_graph *g);
 int tachy_plan_scale_whole(struct tachy_graph *g); // of convolutions without groups alone

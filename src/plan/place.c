@@ -208,6 +208,28 @@ static void touch_sums(struct placing *p, const struct tachy_node *n, int at)
         p->slots[p->sums[n->in[0]->id].base].last = at;
 }
 
+// Whether Slice only takes bytes of a dense tensor that lie one after the other: *offset is how many elements are in front
+// of them. Kernels read whole vectors: they begin where one may.
+static bool is_run(const struct placing *p, const struct tachy_node *n, const struct tachy_view *in, ptrdiff_t *offset)
+{
+    enum { VECTOR = 64 }; // bytes
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    size_t size = p->rules->own_types ? tachy_dtype_size(x->dtype) : sizeof(float);
+    ptrdiff_t stride[TACHY_MAX_RANK];
+    bool one = true; // in all axes so far
+    if (n->op != TACHY_OP_SLICE || !is_step_slice(n) || x->nhwc || y->nhwc || !plan_is_dense(in))
+        return false;
+    plan_strides(x, in, stride);
+    *offset = 0;
+    for (int i = 0; i < x->rank; i++) {
+        if (!one && x->shape[i] != y->shape[i])
+            return false;
+        one = one && y->shape[i] == 1;
+        *offset += n->attr.slice.start[i] * stride[i];
+    }
+    return (size_t)*offset * size % VECTOR == 0;
+}
+
 static bool place_alias(struct placing *p, const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0];
@@ -221,10 +243,16 @@ static bool place_alias(struct placing *p, const struct tachy_node *n)
         p->ref[n->out->id] = sub_view(p, in, n->out, n->attr.slice.start);
         return true;
     }
+    ptrdiff_t offset;
+    if (is_run(p, n, &in->v, &offset)) {
+        p->ref[n->out->id] = (struct plan_ref){in->base, in->offset + offset * (ptrdiff_t)unit(p->rules, x), plan_view(n->out)};
+        return true;
+    }
     bool same = n->op == TACHY_OP_RESHAPE && plan_is_dense(&in->v) &&
                 (plan_changes_type(n) || ((!x->nhwc || plan_order_is_free(x)) &&
                                           (!n->out->nhwc || plan_order_is_free(n->out))));
-    if (!same && !(n->op == TACHY_OP_TRANSPOSE && is_renaming(n, &in->v)))
+    bool turned = n->op == TACHY_OP_TRANSPOSE && (is_renaming(n, &in->v) || (p->rules->turns && p->rules->turns(n) && plan_is_dense(&in->v)));
+    if (!same && !turned)
         return false;
     p->ref[n->out->id] = (struct plan_ref){in->base, in->offset, plan_view(n->out)};
     return true;

@@ -37,6 +37,7 @@ struct plan_place_rules {
     // for what may be a view, and for pictures that a node makes which can write one.
     int (*pixel)(const struct tachy_value *v);
     bool (*joins)(const struct tachy_node *n); // n's result needs no memory; NULL: none
+    bool (*turns)(const struct tachy_node *n); // who reads Transpose n can read its dense input instead; NULL: none
     // By the id of what a node makes: how many nodes in front of it and behind it may run at the same time as it. NULL: none.
     const struct plan_beside *beside;
 };

@@ -641,5 +641,55 @@ TEST(memory_limit)
     tachy_plan_close(&p);
 }
 
-TEST_MAIN(TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite), TEST_CASE(gates_of_a_decoder), TEST_CASE(odd_channels), TEST_CASE(pixels_of_a_first_convolution), TEST_CASE(pairs_of_convolutions), TEST_CASE(branches_side_by_side),
+// Attention with its batch behind the sequence, as PyTorch exports it: queries, keys and values cut out of one product.
+static void attention(void)
+{
+    begin();
+    const struct tachy_plan_attr none = {0}, product = {.matmul = {.alpha = 1}}, last = {.axis = 3};
+    const int perm[] = {1, 2, 0, 3}, across[] = {1, 2, 3, 0};
+    struct tachy_value *part[3], *y = make(TACHY_OP_MATMUL, product, value(2, SHAPE(10, 48)), input(2, SHAPE(10, 16)), numbers(2, SHAPE(16, 48)), NULL);
+    y = make(TACHY_OP_RESHAPE, none, VALUE(5, 2, 3, 16), y, NULL, NULL);
+    y = make(TACHY_OP_TRANSPOSE, (struct tachy_plan_attr){.perm = {2, 0, 1, 3}}, VALUE(3, 5, 2, 16), y, NULL, NULL);
+    for (int i = 0; i < 3; i++) {
+        struct tachy_plan_attr cut = {.slice = {.start = {i}, .step = {1, 1, 1, 1}}}, turn = none;
+        part[i] = make(TACHY_OP_RESHAPE, none, VALUE(5, 2, 2, 8), make(TACHY_OP_SLICE, cut, VALUE(1, 5, 2, 16), y, NULL, NULL), NULL, NULL);
+        memcpy(turn.perm, i == 1 ? across : perm, sizeof(perm));
+        part[i] = make(TACHY_OP_TRANSPOSE, turn, i == 1 ? VALUE(2, 2, 8, 5) : VALUE(2, 2, 5, 8), part[i], NULL, NULL);
+        part[i] = i < 2 ? binary(TACHY_PLAN_MUL, part[i], number(0.6f)) : part[i];
+    }
+    y = make(TACHY_OP_MATMUL, product, VALUE(2, 2, 5, 5), part[0], part[1], NULL);
+    y = make(TACHY_OP_SOFTMAX, last, like(y), y, NULL, NULL);
+    y = make(TACHY_OP_MATMUL, product, VALUE(2, 2, 5, 8), y, part[2], NULL);
+    y = make(TACHY_OP_TRANSPOSE, (struct tachy_plan_attr){.perm = {2, 0, 1, 3}}, VALUE(5, 2, 2, 8), y, NULL, NULL);
+    y = make(TACHY_OP_RESHAPE, none, value(2, SHAPE(10, 16)), y, NULL, NULL);
+    tachy_graph_add_output(g, make(TACHY_OP_MATMUL, product, value(2, SHAPE(10, 16)), y, numbers(2, SHAPE(16, 16)), NULL));
+}
+
+// Four products, a softmax, and one Transpose in front of the three parts: products read and write the others' results.
+TEST(attention_in_place)
+{
+    const struct tachy_plan_params params = {.kernels = &host_kernels};
+    float *want = expected(attention), *single = on_gpu(attention, TACHY_PLAN_FP32), *half = on_gpu(attention, TACHY_PLAN_FP16);
+    CHECK(off(single, want, 160) < 1e-5);
+    CHECK(off(half, want, 160) < 5e-3);
+    free(want);
+    free(single);
+    free(half);
+    attention();
+    struct tachy_plan *p = opened(&params);
+    CHECK_INT(steps(p), 6);
+    CHECK_INT(steps_called(p, "Transpose"), 1);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+    attention(); // a Transpose that is an output as well is made
+    for (struct tachy_node *n = g->first; n; n = n->next)
+        if (n->op == TACHY_OP_TRANSPOSE && n->out->rank == 4 && n->attr.perm[0] == 1)
+            tachy_graph_add_output(g, n->out);
+    p = opened(&params);
+    CHECK_INT(steps_called(p, "Transpose"), 4);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+
+TEST_MAIN(TEST_CASE(attention_in_place), TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite), TEST_CASE(gates_of_a_decoder), TEST_CASE(odd_channels), TEST_CASE(pixels_of_a_first_convolution), TEST_CASE(pairs_of_convolutions), TEST_CASE(branches_side_by_side),
           TEST_CASE(precision), TEST_CASE(scale_by_channel), TEST_CASE(groups), TEST_CASE(half_on_a_cpu))

@@ -1,7 +1,6 @@
 #include "graph_build.h"
 
-// Values that are written where a larger one will have them: Pad by address. Convolutions that are a Pad: the
-// pass "pad".
+// Values that lie within a larger one: Pad and Slice by address. Convolutions that are a Pad: the pass "pad".
 
 static struct tachy_value *pad(struct tachy_value *x, const int64_t *before, const int64_t *after, float with)
 {
@@ -93,4 +92,42 @@ TEST(takes_no_place)
     tachy_graph_close(&g);
 }
 
-TEST_MAIN(TEST_CASE(widening), TEST_CASE(pads), TEST_CASE(takes_no_place))
+// Queries, keys and values of attention, as exporters cut them out of one product.
+static struct tachy_value *thirds(int axis)
+{
+    struct tachy_value *x = unary(TACHY_PLAN_RELU, input(3, (int64_t[]){3, 3, 48})), *third[3];
+    for (int i = 0; i < 3; i++) {
+        struct tachy_plan_attr cut = {.slice = {.step = {1, 1, 1}}};
+        int64_t shape[] = {3, 3, 48};
+        cut.slice.start[axis] = i;
+        shape[axis] = 1;
+        third[i] = make(TACHY_OP_SLICE, cut, value(3, shape), x, NULL, NULL);
+    }
+    return binary(TACHY_PLAN_ADD, binary(TACHY_PLAN_MUL, third[0], third[1]), third[2]);
+}
+
+static struct tachy_value *rows(void) { return thirds(0); }
+static struct tachy_value *between(void) { return thirds(1); }
+
+static size_t place_of(struct tachy_value *(*build)(void))
+{
+    struct tachy_cpu_plan *p = NULL;
+    struct tachy_plan_info info;
+    begin();
+    tachy_graph_add_output(g, build());
+    CHECK_INT(tachy_cpu_plan_open(&p, g, NULL), TACHY_OK);
+    tachy_cpu_plan_info(p, &info);
+    tachy_cpu_plan_close(&p);
+    tachy_graph_close(&g);
+    return info.values;
+}
+
+// Slices of whole rows are the rows; others are copied.
+TEST(slices)
+{
+    same_after_all(rows);
+    same_after_all(between);
+    CHECK_INT(place_of(rows) + 3 * sizeof(float) * 3 * 48, place_of(between));
+}
+
+TEST_MAIN(TEST_CASE(widening), TEST_CASE(pads), TEST_CASE(takes_no_place), TEST_CASE(slices))

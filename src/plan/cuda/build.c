@@ -252,7 +252,7 @@ int cuda_open(struct tachy_plan **out, const struct tachy_graph *g, const struct
     int err = cuda_find_lanes(&b);
     if (err == TACHY_OK)
         err = cuda_find_scaled(&b);
-    const struct plan_place_rules rules = {.own_types = true, .pixel = cuda_pixel, .joins = cuda_joins, .beside = b.beside};
+    const struct plan_place_rules rules = {.own_types = true, .pixel = cuda_pixel, .joins = cuda_joins, .turns = cuda_turns, .beside = b.beside};
     if (err == TACHY_OK)
         err = plan_place(&b.places, g, &rules);
     if (err == TACHY_OK) {
@@ -353,7 +353,7 @@ static const struct tachy_plan_pass *passes(const struct tachy_plan_params *p)
         {"prelu", tachy_plan_prelu}, {"groups", cuda_groups}, {"affine", tachy_plan_affine},                      \
         {"pad", tachy_plan_pad},                                                                                   \
         {"resize", tachy_plan_resize}, {"mean", tachy_plan_mean}, {"fuse", tachy_plan_fuse},                       \
-        {"deconv", tachy_plan_deconv}, {"blocks", tachy_plan_shuffle}, {"scale", tachy_plan_scale_whole},            \
+        {"factors", tachy_plan_factors}, {"deconv", tachy_plan_deconv}, {"blocks", tachy_plan_shuffle}, {"scale", tachy_plan_scale_whole},            \
         {"dead", tachy_plan_dead}, {"layout", tachy_plan_layout}
     static const struct tachy_plan_pass single[] = {PASSES, {NULL, NULL}};
     static const struct tachy_plan_pass half[] = {PASSES, {"half", tachy_plan_half}, {NULL, NULL}};

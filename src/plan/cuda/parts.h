@@ -240,6 +240,10 @@ int cuda_pixel(const struct tachy_value *v);
 int cuda_stem_pixel(const struct tachy_value *v);
 // Whether the Transpose behind a Resize takes over: planes are written at once.
 bool cuda_joins(const struct tachy_node *n);
+// Whether a product of computed matrices writes what the Transpose behind it would.
+bool cuda_product_joins(const struct tachy_node *n);
+// Whether every product that reads what Transpose t makes can read its input instead.
+bool cuda_turns(const struct tachy_node *t);
 
 // A convolution's weights as most of its kernels want them. 0: out of memory.
 cuda_address cuda_conv_weights(struct cuda_build *b, const struct tachy_node *n, enum tachy_dtype t);

@@ -14,7 +14,7 @@ int cuda_steps_pool(struct cuda_build *b, const struct tachy_node *n)
     return cuda_picture(b, n->in[0], n->out->dtype, &s->a.pool.in) ? TACHY_OK : TACHY_ERR_UNSUPPORTED;
 }
 
-bool cuda_joins(const struct tachy_node *n)
+static bool resize_joins(const struct tachy_node *n)
 {
     const struct tachy_node *t = n->next;
     const int *perm = t ? t->attr.perm : NULL;
@@ -22,6 +22,8 @@ bool cuda_joins(const struct tachy_node *n)
                   perm[0] == 0 && perm[1] == 1 && perm[2] == 2 && perm[3] == 3;
     return turned && n->out->nhwc && !t->out->nhwc && n->out->uses == 1;
 }
+
+bool cuda_joins(const struct tachy_node *n) { return resize_joins(n) || cuda_product_joins(n); }
 
 // Weights and places along an axis, among the weights. 0: out of memory.
 static cuda_address cubic_taps(struct cuda_build *b, const struct tachy_node *n, int axis)

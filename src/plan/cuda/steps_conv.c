@@ -225,6 +225,54 @@ static bool matrix(struct cuda_build *b, const struct tachy_value *v, enum tachy
     return *at;
 }
 
+// cuBLASLt multiplies two computed matrices, or what has no form as a convolution.
+static bool is_product(const struct tachy_node *n)
+{
+    const struct tachy_value *w = n->in[1], *bias = cuda_input(n, 2);
+    bool constant = w->data && tachy_value_elements(w) == rows_of(w) * columns_of(w);
+    bool columns = !bias || (bias->data && bias->rank && tachy_value_elements(bias) == columns_of(n->out) &&
+                             bias->shape[bias->rank - 1] == columns_of(n->out));
+    return !constant || !columns || n->in[0]->data || n->attr.matmul.trans_a;
+}
+
+// Whether the elements along the axis `last` from the end are adjacent, and lines along it apart.
+static bool is_near(const struct tachy_value *v, const ptrdiff_t *stride, int last, int other)
+{
+    return stride[v->rank - last] == 1 && stride[v->rank - other] >= v->shape[v->rank - last];
+}
+
+// From element to element of what Transpose makes, within its input: matrices whose rows or columns lie close together.
+static bool turned_strides(const struct tachy_node *t, ptrdiff_t *stride)
+{
+    const struct tachy_value *x = t->in[0], *y = t->out;
+    ptrdiff_t own[TACHY_MAX_RANK];
+    if (t->op != TACHY_OP_TRANSPOSE || y->rank < 2 || x->nhwc || y->nhwc || x->data || x->dtype != y->dtype)
+        return false;
+    plan_strides(x, NULL, own);
+    for (int i = 0; i < y->rank; i++)
+        stride[i] = own[t->attr.perm[i]];
+    return is_near(y, stride, 1, 2) || is_near(y, stride, 2, 1);
+}
+
+bool cuda_turns(const struct tachy_node *t)
+{
+    ptrdiff_t stride[TACHY_MAX_RANK];
+    bool turns = turned_strides(t, stride);
+    int products = 0;
+    for (const struct tachy_use *u = t->out->used; u && turns; u = u->next, products++)
+        turns = u->by->op == TACHY_OP_MATMUL && u - u->by->use < 2 && is_product(u->by) && u->by->out->dtype == t->out->dtype;
+    return turns && products && products == t->out->uses; // the graph's output is a use too
+}
+
+bool cuda_product_joins(const struct tachy_node *n)
+{
+    const struct tachy_node *t = n->next;
+    int last = n->out->rank - 1;
+    return n->op == TACHY_OP_MATMUL && is_product(n) && !cuda_input(n, 2) && !n->attr.act.act && t && t->op == TACHY_OP_TRANSPOSE &&
+           t->in[0] == n->out && n->out->uses == 1 && t->attr.perm[last] == last && !n->out->nhwc && !t->out->nhwc &&
+           t->out->dtype == n->out->dtype;
+}
+
 // One call for the matrices along the longest dimension in front of them, a call for each element of the others.
 static int product(struct cuda_build *b, const struct cuda_walk *batches, const struct tachy_nn_gemm_shape *shape,
                    const struct tachy_nn_gemm_io *io)
@@ -265,14 +313,38 @@ static int product(struct cuda_build *b, const struct cuda_walk *batches, const 
     return TACHY_OK;
 }
 
-// How many elements lie from one matrix of `v` to the next along the dimensions of `y`.
-static void matrix_strides(const struct tachy_value *v, const struct tachy_value *y, int64_t *to)
+// How many elements lie from one matrix of `v` to the next along the dimensions of `y`, and from one row to the next.
+// *by_columns: from one column to the next instead.
+static int64_t matrix_strides(const struct cuda_build *b, const struct tachy_value *v, const struct tachy_value *y, int64_t *to, bool *by_columns)
 {
-    int64_t step = rows_of(v) * columns_of(v);
-    for (int d = y->rank - 3, k = v->rank - 3; d >= 0; d--, k--) {
-        to[d] = k < 0 || v->shape[k] == 1 ? 0 : step;
-        step *= k < 0 ? 1 : v->shape[k];
+    const struct tachy_node *t = v->made_by;
+    ptrdiff_t stride[TACHY_MAX_RANK];
+    const struct plan_ref *at = &b->places.ref[v->id], *from = v->data || !t || !t->nb_in ? NULL : &b->places.ref[t->in[0]->id];
+    bool turned = from && from->base == at->base && from->offset == at->offset && turned_strides(t, stride);
+    if (!turned)
+        plan_strides(v, NULL, stride);
+    for (int d = y->rank - 3, k = v->rank - 3; d >= 0; d--, k--)
+        to[d] = k < 0 || v->shape[k] == 1 ? 0 : stride[k];
+    *by_columns = !is_near(v, stride, 1, 2);
+    return stride[v->rank - (*by_columns ? 1 : 2)];
+}
+
+// Where a product of matrices is written: as its Transpose has it, if that is joined.
+static int64_t result_strides(const struct tachy_node *n, int64_t *to)
+{
+    const struct tachy_node *t = cuda_product_joins(n) ? n->next : NULL;
+    ptrdiff_t own[TACHY_MAX_RANK];
+    int rank = n->out->rank;
+    int64_t row = 0;
+    plan_strides(t ? t->out : n->out, NULL, own);
+    for (int i = 0; i < rank; i++) {
+        int d = t ? t->attr.perm[i] : i;
+        if (d < rank - 2)
+            to[d] = n->out->shape[d] == 1 ? 0 : own[i];
+        else if (d == rank - 2)
+            row = own[i];
     }
+    return row;
 }
 
 // Any two matrices; what is behind the product is a step of its own.
@@ -280,27 +352,25 @@ static int steps_product(struct cuda_build *b, const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0], *w = n->in[1], *y = n->out;
     bool trans_a = n->attr.matmul.trans_a, trans_b = n->attr.matmul.trans_b;
-    const struct tachy_nn_gemm_shape shape = {
-        .m = rows_of(y), .n = columns_of(y), .k = trans_a ? rows_of(x) : columns_of(x),
-        .x_row = columns_of(x), .w_row = columns_of(w), .y_row = columns_of(y),
-        .x_by_columns = trans_a, .w_by_rows = !trans_b, .alpha = n->attr.matmul.alpha, .dtype = y->dtype};
-    struct tachy_nn_gemm_io io = {.y = cuda_tensor(b, y).data};
+    bool x_turned, w_turned;
+    struct tachy_nn_gemm_io io = {.y = cuda_tensor(b, cuda_product_joins(n) ? n->next->out : y).data};
     struct cuda_walk batches = {.rank = y->rank - 2, .nb = 3};
     if (!matrix(b, x, y->dtype, &io.x) || !matrix(b, w, y->dtype, &io.w))
         return TACHY_ERR_NOMEM;
     memcpy(batches.dim, y->shape, sizeof(batches.dim));
-    matrix_strides(y, y, batches.step[0]);
-    matrix_strides(x, y, batches.step[1]);
-    matrix_strides(w, y, batches.step[2]);
+    struct tachy_nn_gemm_shape shape = {
+        .m = rows_of(y), .n = columns_of(y), .k = trans_a ? rows_of(x) : columns_of(x), .alpha = n->attr.matmul.alpha,
+        .dtype = y->dtype};
+    shape.y_row = result_strides(n, batches.step[0]);
+    shape.x_row = matrix_strides(b, x, y, batches.step[1], &x_turned);
+    shape.w_row = matrix_strides(b, w, y, batches.step[2], &w_turned);
+    shape.x_by_columns = trans_a != x_turned;
+    shape.w_by_rows = trans_b == w_turned;
     int err = product(b, &batches, &shape, &io);
     return err == TACHY_OK && (cuda_input(n, 2) || n->attr.act.act) ? cuda_steps_end(b, n) : err;
 }
 
 int cuda_steps_matmul(struct cuda_build *b, const struct tachy_node *n)
 {
-    const struct tachy_value *w = n->in[1], *bias = cuda_input(n, 2);
-    bool constant = w->data && tachy_value_elements(w) == rows_of(w) * columns_of(w);
-    bool columns = !bias || (bias->data && bias->rank && tachy_value_elements(bias) == columns_of(n->out) &&
-                             bias->shape[bias->rank - 1] == columns_of(n->out));
-    return constant && columns && !n->in[0]->data && !n->attr.matmul.trans_a ? steps_constant(b, n) : steps_product(b, n);
+    return is_product(n) ? steps_product(b, n) : steps_constant(b, n);
 }
