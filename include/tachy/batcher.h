@@ -53,7 +53,7 @@ struct tachy_batch {
     enum tachy_batch_reason reason;
 };
 
-// Where time comes from; only tests and simulations need their own.
+// A source of time; only tests and simulations need their own.
 struct tachy_clock {
     uint64_t (*now_ns)(void *user); // does not go back; called with a lock held: do not block
     // Sleeps until `cond` is signalled or now_ns() >= `until_ns` (TACHY_NEVER: no such time);
@@ -156,11 +156,11 @@ TACHY_API int tachy_batcher_take(tachy_batcher *b, int64_t timeout_us, struct ta
 TACHY_API void tachy_batcher_finish(tachy_batcher *b, struct tachy_batch **batch, int err);
 
 enum tachy_stop_how {
-    TACHY_STOP_RUN = 0, // what waits is run
-    TACHY_STOP_CANCEL,  // what waits is cancelled
+    TACHY_STOP_RUN = 0, // waiting items are run
+    TACHY_STOP_CANCEL,  // waiting items are cancelled
 };
 // Takes no more items and returns when everything inside is done (without workers: at once;
-// what waits goes on being taken until TACHY_ERR_EOF). May be called again, also with
+// waiting items can be taken until TACHY_ERR_EOF). May be called again, also with
 // TACHY_STOP_CANCEL while a TACHY_STOP_RUN waits. TACHY_ERR_STATE: called by a worker, which
 // cannot wait for itself; the stop has begun all the same.
 TACHY_API int tachy_batcher_stop(tachy_batcher *b, enum tachy_stop_how how);

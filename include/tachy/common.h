@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// What every other header needs: error codes, the log callback, versions.
+// Error codes, the log callback and versions, which every other header needs.
 //
 // Conventions that hold for the whole library
 // - A function that can fail returns TACHY_OK (0) or a negative code of `enum tachy_err`;

@@ -5,8 +5,8 @@
 extern "C" {
 #endif
 
-// What this machine has for the work, and what is missing. *json, to be freed with
-// tachy_free(), is an object:
+// Describes what this machine offers and what is missing. *json, to be freed with tachy_free(),
+// is an object:
 //   tachy        version text
 //   cpu          {name, cores, isa ("avx2": what the kernels use), features[]}
 //   machine      {caches: [{level, type ("data", "instruction", "unified"), kib, cores that share it}], governor,

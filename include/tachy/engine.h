@@ -40,15 +40,14 @@ struct tachy_engine_params {
     // TACHY_ERR_MISMATCH: one does not fit. May be NULL.
     const struct tachy_engine_constant *constants;
     int nb_constants;
-    // Where the shapes of outputs are still open when the model has been loaded, it is run once on zeros (an
-    // input's free dimensions: 1), and tachy_engine_outputs() has what came out. TACHY_ERR_MISMATCH: it
-    // does not run so.
+    // If the loaded model leaves shapes of outputs open, it runs once on zeros (free dimensions of an input: 1), and
+    // tachy_engine_outputs() has the shapes that came out. TACHY_ERR_MISMATCH: it does not run on these.
     bool settle;
     // "tachy": 0..3, how much may be spent on timing kernels against each other where the engine store
     // (tachy/store.h) does not know which is the fastest: nothing, 0.5, 3 or 30 seconds at most. Changes
     // no bit of a result.
     int build_effort;
-    bool strict;              // what the provider does not run is an error, which names the nodes
+    bool strict;              // nodes that the provider does not run are an error, which names them
     // "tachy": what plans run on, "cpu" or "cuda" (GPU `gpu`). NULL: "cuda" with a gpu_stream, else "cpu".
     const char *device;
     // "fp32", "tf32", "fp16" or "mixed" (docs/provider.md); NULL: "mixed" of "tachy" on a GPU, else what the provider
@@ -59,8 +58,8 @@ struct tachy_engine_params {
     // Runtime's operator profile, or the plan's steps in its form, is left there, as <its start in ns
     // on CLOCK_MONOTONIC>.ort.json, when its last engine is closed) of the first profile_runs=N runs
     // (64), and ONNX Runtime's session.* entries. "tachy": library=PATH (libtachy_ep.so; without it as
-    // docs/models.md says) and the provider's own (docs/provider.md). Others: library=PATH (a plugin),
-    // what remains is handed over. "null": cost_us=N (busy time a run), sleep_us=N
+    // docs/models.md says) and the provider's own (docs/provider.md). Others: library=PATH (a plugin);
+    // the rest is passed to it. "null": cost_us=N (busy time a run), sleep_us=N
     // (waiting time a run), fail_every=N (each Nth run fails).
     const char *const *provider_options;
     // "tachy" on a GPU, "cuda-ort": the CUDA stream (a CUstream of GPU `gpu`'s primary context, CUDA's ordinal) that
@@ -112,18 +111,18 @@ TACHY_API int64_t tachy_engine_memory(const tachy_engine *e);
 TACHY_API const char *tachy_engine_provider(const tachy_engine *e);
 TACHY_API const char *tachy_engine_version(const tachy_engine *e);
 
-// Of its runs so far, copies between host and device, in ns; 0: it makes none. Any thread.
+// Time that its runs so far spent on copies between host and device, in ns; 0: none. Any thread.
 TACHY_API uint64_t tachy_engine_transfer_ns(const tachy_engine *e);
 
 TACHY_API void tachy_engine_close(tachy_engine **e);
 
-// What ONNX Runtime offers here: JSON {"path", "version", "providers": [names of ONNX
+// Describes the ONNX Runtime found here: JSON {"path", "version", "providers": [names of ONNX
 // Runtime], "tachy": {"path", "version"} of the library of the provider tachy, or null}. `library` may be NULL, as in
 // tachy_engine_params. Free with tachy_free().
 // TACHY_ERR_UNAVAILABLE: none is found, or it is too old.
 TACHY_API int tachy_engine_library(char **json, const char *library, const struct tachy_log *log);
 
-// What the provider "tachy" makes of a model, without running it: JSON
+// Explains what the provider "tachy" makes of a model, without running it: JSON
 // {"model", "provider": "0.1.0 avx2", "runtime", "whole": one plan covers it, "ours", "left": numbers of nodes,
 //  "nodes": [{"op", "name", "by": "tachy" or "onnxruntime", "plan": its number or null, "why": it is left, or null}],
 //  "plans": [{"nodes", "steps", "multiply_adds", "weights", "arena", "scratch": bytes, "layers":
@@ -138,8 +137,8 @@ TACHY_API int tachy_engine_explain_sized(size_t p_size, char **json, const struc
                                          const char *after);
 #define tachy_engine_explain(...) tachy_engine_explain_sized(sizeof(struct tachy_engine_params), __VA_ARGS__)
 
-// What the model gives for `in` in double precision, by plain loops: the figure that the error of an
-// engine is taken from. Slow (about 10^8 multiply-adds a second), with the memory of all values at once.
+// Runs the model on `in` in double precision, by plain loops: the reference for the error of an engine. Slow (about 10^8
+// multiply-adds per second), and it keeps all values in memory at once.
 // `in`: a dense host tensor for each of the model's inputs, in its order; `out`: room for all elements of
 // each output, in its order. All are the caller's. TACHY_ERR_UNSUPPORTED: the provider "tachy" does not run
 // all of the model in one plan; else as tachy_engine_open(). From any thread.

@@ -35,7 +35,7 @@ enum tachy_pix {
     TACHY_PIX_COUNT
 };
 
-// What a format is made of. `bits` is 8 or 10.
+// The planes and samples of a format. `bits` is 8 or 10.
 struct tachy_pix_desc {
     const char *name;       // FFmpeg's name: "yuv420p10le"
     uint8_t planes;         // 1..4
@@ -108,7 +108,7 @@ struct tachy_frame_params {
     ptrdiff_t stride[4];
     void (*release)(void *user);
     void *user;
-    // Of wrapped memory; as in struct tachy_frame. What is allocated is host memory.
+    // For wrapped memory, as in struct tachy_frame. Memory that the library allocates is host memory.
     enum tachy_mem mem;
     int device;
     void *stream;
@@ -136,8 +136,8 @@ enum tachy_stereo {
     TACHY_STEREO_TB,  // left eye above, right eye below
 };
 
-// What is known of a video stream before its frames. Sources fill it, tasks map it from
-// input to output, sinks are started with it.
+// Properties of a video stream that are known before its first frame. Sources fill it, tasks map it from
+// input to output, sinks start with it.
 struct tachy_video_info {
     enum tachy_pix format;           // of the first frame
     int width, height;               // of the first frame, as stored (before rotation)

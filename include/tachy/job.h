@@ -30,7 +30,7 @@ struct tachy_job_params {
     // Each may be NULL. `begin` and `end` are never called at the same time. With run.parallel they are called from
     // threads of the job's, else, as `progress`, from the one in tachy_job_run().
     void (*begin)(void *user, const struct tachy_job_file *f);
-    // As in tachy_run_params. With run.parallel those of several files may be called at once.
+    // See tachy_run_params. With run.parallel, calls for several files may come at the same time.
     bool (*progress)(void *user, const struct tachy_job_file *f, const struct tachy_progress *now);
     // The file has come to its end, or could not be begun. `err`: of tachy_run(); `s`: zeroed if nothing ran.
     void (*end)(void *user, const struct tachy_job_file *f, int err, const struct tachy_summary *s);

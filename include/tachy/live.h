@@ -5,15 +5,15 @@
 extern "C" {
 #endif
 
-// What a run does when frames come faster than it can work on them, and how often it did.
+// How a run sheds frames that come faster than it can work on them, and counts of it.
 // docs/live.md explains the words.
 
 enum tachy_run_mode {
-    TACHY_RUN_ALL = 0, // every frame is worked on; what is slow holds back the source
+    TACHY_RUN_ALL = 0, // every frame is worked on; a slow step holds back the source
     TACHY_RUN_LIVE,    // the newest frame wins; the source is never held back, frames are shed
 };
 
-// Where a frame was when it was shed.
+// The place where a frame was shed.
 enum tachy_shed_stage {
     TACHY_SHED_INFER = 0, // waited for, or was with, a worker: preprocess, model, postprocess
     TACHY_SHED_COMPOSITE, // waited to be composited

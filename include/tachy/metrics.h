@@ -14,7 +14,7 @@ struct tachy_metrics_params {
     tachy_control *control; // required; must outlive the server
     const char *address;    // required: "[HOST:]PORT"; without HOST 127.0.0.1; port 0: any that is free
     const char *token;      // 16 to 1024 printable characters that a scrape must bring; NULL: none
-    const char *token_file; // whose first line is the token, in the place of `token`; NULL: none
+    const char *token_file; // a file whose first line is the token, instead of `token`; NULL: none
     const struct tachy_log *log; // says at INFO where the figures are. NULL: silent; must outlive the server
 };
 #define tachy_metrics_params(...) (&(struct tachy_metrics_params){__VA_ARGS__})

@@ -21,7 +21,7 @@ enum tachy_output_meaning {
 #define TACHY_MAX_CONSTANTS 4
 #define TACHY_MAX_CONSTANT_VALUES 16
 
-// What a recurrent network keeps from picture to picture: its output goes into its input with the
+// A value that a recurrent network keeps from picture to picture: the output becomes the input for the
 // next picture of the same stream and eye.
 struct tachy_card_state {
     const char *input, *output; // names
@@ -37,7 +37,7 @@ struct tachy_card_constant {
     float value[TACHY_MAX_CONSTANT_VALUES];
 };
 
-// What a decoder finds in a network's outputs. docs/models.md has the layout that each reads.
+// Kinds of decoders, by what they find in a network's outputs. docs/models.md gives the layout that each reads.
 enum tachy_decoder_kind {
     TACHY_DECODE_YOLOX = 0,  // boxes: cells of a grid, logarithms of extents, objectness and classes
     TACHY_DECODE_YOLO,       // boxes: centre and extents in pixels, with or without objectness
@@ -142,7 +142,7 @@ struct tachy_card {
     int channel;           // person channel for several-channel outputs
     enum tachy_layout out_layout;
     int out_width, out_height; // 0: taken from the model
-    // What mode live may run instead where frames miss their deadline: another card's name, "" for
+    // A cheaper model for mode live when frames miss their deadline: another card's name, "" for
     // none; or this model with these extents, 0 for none.
     const char *smaller;
     int smaller_width, smaller_height;

@@ -93,11 +93,11 @@ struct tachy_stream_params {
 TACHY_API int tachy_pipeline_join_sized(size_t params_size, tachy_pipeline *p, tachy_stream **out,
                                         const struct tachy_stream_params *params);
 #define tachy_pipeline_join(...) tachy_pipeline_join_sized(sizeof(struct tachy_stream_params), __VA_ARGS__)
-// Takes the stream out at once; what is in flight is dropped (end it and pull until
-// TACHY_ERR_EOF first to lose nothing). No other call on the stream may run. Sets *s to NULL.
+// Removes the stream at once and drops its frames in flight (end it and pull until
+// TACHY_ERR_EOF first to lose none). No other call on the stream may run. Sets *s to NULL.
 TACHY_API void tachy_stream_leave(tachy_stream **s);
 
-// What the composited frames look like. Valid until leave.
+// The format and size of composited frames. Valid until leave.
 TACHY_API const struct tachy_video_info *tachy_stream_output(const tachy_stream *s);
 // Positions that may be pushed ahead of the next one to pull, see tachy_stream_push_at().
 TACHY_API int64_t tachy_stream_window(const tachy_stream *s);

@@ -70,7 +70,7 @@ struct tachy_view {
                          // [sy]   [a3 a4 a5] [dy + 0.5], a2 and a5: offsets
 };
 
-// Where pixels of a tensor lie in a frame of this size: [fx] = [map0 map1 map2] [tx ty 1] and
+// Maps pixels of a tensor to a frame of this size: [fx] = [map0 map1 map2] [tx ty 1] and
 // [fy] = [map3 map4 map5] [tx ty 1], pixel edges at integers in both. Of `p` the extents and the fit
 // count; `view` NULL: the whole frame. TACHY_ERR_INVAL as tachy_preprocess_run(), logged to p->log.
 // Thread-safe.

@@ -5,9 +5,9 @@
 extern "C" {
 #endif
 
-// Where the time of one or several runs went: every step of every frame as a span on one clock,
-// queues and memory over time, the model's operators. Handed to runs (tachy_run_params.profile,
-// tachy_pipeline_params.profile), read and written afterwards or at any time in between.
+// A profile of one or several runs: every step of every frame as a span on one clock, queues and memory over time, the
+// model's operators. Runs fill it (tachy_run_params.profile, tachy_pipeline_params.profile); it can be read and written
+// afterwards or at any time in between.
 //
 // Memory is constant: each thread keeps its newest spans; figures in tables are of all.
 // Thread-safety: all functions but close may be called from any thread.
@@ -18,7 +18,7 @@ struct tachy_profile_params {
                              // to a power of two; at most 2^26
     int64_t max_operators;   // newest runs of single operators kept, 40 bytes each; 0: 131072
     int64_t max_trace_bytes; // of the file of tachy_profile_write_trace(); 0: 64 MiB
-    // Where there is an NVIDIA GPU (docs/profile.md, "On a GPU"):
+    // With an NVIDIA GPU (docs/profile.md, "On a GPU"):
     int gpu_interval_ms; // between readings of its sensors, up to 60000; 0: 100; below 0: none
     bool gpu_activity;   // record every kernel and copy through CUPTI
     bool nvtx;           // fail where no tool takes the steps as NVTX ranges; where one does,
@@ -49,8 +49,7 @@ TACHY_API int tachy_profile_describe(tachy_profile *p, const char *json);
 // The table for a person: stage, calls, busy, wait, p50/p95/p99, share; latency; top operators.
 // Free with tachy_free().
 TACHY_API int tachy_profile_text(tachy_profile *p, char **text);
-// The same and more as the documented, stable JSON object (docs/profile.md), with the
-// environment. Free with tachy_free().
+// The documented, stable JSON object (docs/profile.md), which has the environment and more figures. Free with tachy_free().
 TACHY_API int tachy_profile_json(tachy_profile *p, char **json);
 
 // Files; docs/profile.md says what opens them. Each is written beside its name and renamed when

@@ -5,8 +5,8 @@
 extern "C" {
 #endif
 
-// What is made of results: the JSON objects that runs, profile, bench, engine bench and tune write, one schema family told
-// apart by `kind` (docs/result-files.md). docs/compare-runs.md has the statistics of a comparison.
+// Reports and plots of results: the JSON objects that runs, profile, bench, engine bench and tune write, one schema family
+// told apart by `kind` (docs/result-files.md). docs/compare-runs.md has the statistics of a comparison.
 //
 // A list of files names each file or folder; of a folder all files that end in .json are read, in the order of their names. A
 // file holds one result, an array of them, or several one after the other (a line each, as `--json >> runs.json` makes).

@@ -5,7 +5,7 @@
 extern "C" {
 #endif
 
-// What a task says about a frame.
+// The result of a task for one frame.
 
 // A soft mask: 0 = background, 255 = person. It covers `region` of the frame.
 struct tachy_mask {

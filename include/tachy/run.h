@@ -29,7 +29,7 @@ struct tachy_step_stats {
     double p90_ms, max_ms;         // of one call's busy time
 };
 
-// What a machine has of which a frame needs a share.
+// Resources of a machine that frames share.
 enum tachy_resource {
     TACHY_RESOURCE_CORES,     // the CPU's, all of them
     TACHY_RESOURCE_SMS,       // a GPU's multiprocessors
@@ -49,17 +49,17 @@ struct tachy_resource_stats {
                      // steps the largest
 };
 
-// From a frame's arrival in the pipeline (read from the source) to written to the sink.
+// Time from a frame's arrival in the pipeline (read from the source) until it is written to the sink.
 struct tachy_latency {
     double p50_ms, p90_ms, p95_ms, p99_ms, max_ms;
 };
 
-// What a GPU has done in a run.
+// The share of a run that one GPU did.
 struct tachy_gpu_share {
     int gpu;        // CUDA's ordinal
-    int64_t frames; // whose pictures it has made ready for the model
-    // Of several GPUs, what one of its frames costs there and its share of the run's time; zero where the
-    // run was not calibrated. The cores' are those of its frames.
+    int64_t frames; // that it preprocessed
+    // With several GPUs, the cost of one of its frames there and its share of the run's time; zero if the
+    // run was not calibrated. Figures of the cores are for its frames.
     struct tachy_resource_stats resources[TACHY_RESOURCE_COUNT];
 };
 
@@ -204,7 +204,7 @@ TACHY_API int tachy_run_many_sized(size_t p_size, size_t all_size, const struct 
 TACHY_API int tachy_summary_json_sized(size_t s_size, char **json, const struct tachy_summary *s,
                                        const char *context);
 #define tachy_summary_json(...) tachy_summary_json_sized(sizeof(struct tachy_summary), __VA_ARGS__)
-// The same as a few lines for a person. Free with tachy_free().
+// The summary as a few lines of text. Free with tachy_free().
 TACHY_API int tachy_summary_text_sized(size_t s_size, char **text, const struct tachy_summary *s);
 #define tachy_summary_text(...) tachy_summary_text_sized(sizeof(struct tachy_summary), __VA_ARGS__)
 

@@ -5,9 +5,8 @@
 extern "C" {
 #endif
 
-// For inputs and models that nobody vouches for: the process can then open nothing but what a job on
-// local files on the CPU needs, whatever a decoder or the model makes it do. docs/reliability.md says
-// what is allowed and what is not held back.
+// For untrusted inputs and models: the process can then open only what a job on local files on the CPU needs, whatever a
+// decoder or the model makes it do. docs/reliability.md lists what is allowed and what is not prevented.
 struct tachy_sandbox_params {
     // Read: as `url` of tachy_source_params. Of numbered pictures and lists of files it
     // is their whole folder.
@@ -17,7 +16,7 @@ struct tachy_sandbox_params {
     // in and all below it is open for reading, making, changing and removing files. It must exist.
     const char *const *outputs;
     size_t nb_outputs;
-    // What the job's model, background and engine store are; read during the call. NULL: no model.
+    // The settings that name the job's model, background and engine store; read during the call. NULL: no model.
     const tachy_settings *settings;
     const struct tachy_log *log; // NULL: silent
 };

@@ -91,8 +91,8 @@ TACHY_API const struct tachy_option *tachy_options(void);
 // NULL. `nearest` may be NULL. Thread-safe.
 TACHY_API const struct tachy_option *tachy_option_find(const char *name, const char **nearest);
 
-// As tachy_option_find(), for what people type: also '_' for '-', and the last part of a path or
-// key ("batch_size"; "max_latency" without its unit), of which the first in the table is meant.
+// Like tachy_option_find(), for names that people type: it also takes '_' for '-', and the last part of a path or
+// key ("batch_size"; "max_latency" without its unit), which means the first such row of the table.
 // `nearest` may be NULL.
 TACHY_API const struct tachy_option *tachy_option_lookup(const char *name, const char **nearest);
 

@@ -6,15 +6,15 @@
 extern "C" {
 #endif
 
-// Where frames go to. Backends: "file" (FFmpeg's muxers and encoders), "push" (the same to an address), "http" (a server of
+// A destination of frames. Backends: "file" (FFmpeg's muxers and encoders), "push" (the same to an address), "http" (a server of
 // JPEG pictures for browsers), "window" (on a screen), "images" (a picture or a numbered sequence), "json" (a line per frame), "csv" (a row per
 // region), "hash" (framemd5), "null".
 // Thread-safety: use one sink from one thread; separate sinks are independent.
 typedef struct tachy_sink tachy_sink;
 
-// What makes H.264 and HEVC where no encoder is named. AUTO: NVENC where the frames were made on a GPU and
-// an encoder opens there, else x264 or x265 on the CPU; which and why is said at INFO. A run that can be
-// resumed has the CPU's. NVENC: an error where there is none.
+// The encoder of H.264 and HEVC if none is named. AUTO: NVENC if the frames were made on a GPU and an encoder opens
+// there, else x264 or x265 on the CPU; the choice and its reason are logged at INFO. A run that can be resumed
+// uses the CPU's. NVENC: an error without such a GPU.
 enum tachy_encode { TACHY_ENCODE_AUTO = 0, TACHY_ENCODE_CPU = 1, TACHY_ENCODE_NVENC = 2 };
 
 struct tachy_sink_params {
@@ -48,9 +48,9 @@ struct tachy_sink_params {
     const int *stop;     // after *stop became non-zero (a signal handler may set it, another thread atomically), a pipe
                          // that takes nothing for 2 s is given up; may be NULL; must outlive the sink
     const struct tachy_log *log; // NULL: silent; must outlive the sink
-    const char *token_file; // of "http": its first line is what a viewer must bring; NULL: none, on 127.0.0.1 only
-    // Of "window": what was pressed, a printable character other than m and f, and 'q' where the window was closed; called from
-    // its thread, which close waits for. NULL: nobody asks.
+    const char *token_file; // "http": a viewer must send this file's first line; NULL: none, on 127.0.0.1 only
+    // "window": called for each key, a printable character other than m and f, and with 'q' when the window is closed; on
+    // the window's thread, which close waits for. NULL: keys are ignored.
     void (*key)(void *user, char key);
     void *key_user;
 };

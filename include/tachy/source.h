@@ -5,14 +5,14 @@
 extern "C" {
 #endif
 
-// Where frames come from. Backends: "file" (everything that FFmpeg's libraries read: video
+// An origin of frames. Backends: "file" (everything that FFmpeg's libraries read: video
 // files, pictures, numbered sequences such as shot_%04d.png, pipes, cameras), "null" (made-up
 // frames with the frame number in the pixels; for measurement and tests).
 // Thread-safety: use one source from one thread; separate sources are independent.
 typedef struct tachy_source tachy_source;
 
-// What decodes a file. AUTO: the GPU's decoder where frames are wanted on a GPU and it takes the
-// stream, else the CPU, said at INFO with the reason. NVDEC: what it does not take is an error.
+// The decoder of a file. AUTO: the GPU's if frames are wanted on a GPU and it takes the stream, else the CPU; logged at
+// INFO with the reason. NVDEC: a stream that the GPU's decoder does not take is an error.
 enum tachy_decode { TACHY_DECODE_AUTO = 0, TACHY_DECODE_CPU = 1, TACHY_DECODE_NVDEC = 2 };
 
 struct tachy_source_params {
@@ -54,7 +54,7 @@ struct tachy_source_params {
                          // handler may set it, another thread atomically); may be NULL; must outlive
                          // the source
     const struct tachy_log *log; // NULL: silent; must outlive the source
-    // Of a camera (/dev/video0); one that gives nothing as asked is TACHY_ERR_UNSUPPORTED.
+    // For a camera (/dev/video0); TACHY_ERR_UNSUPPORTED if it has no such mode.
     int camera_width, camera_height;   // 0: the largest up to 1280x720, else the smallest
     struct tachy_rational camera_rate; // frames a second, the next higher one that it has; 0: the highest
     const char *camera_format;         // FFmpeg's name, "mjpeg", "yuyv422"; NULL: that of the highest rate, raw before compressed

@@ -5,9 +5,8 @@
 extern "C" {
 #endif
 
-// What held a run back, in words, with what that is concluded from and what to do about it.
-// It is told from who waited for whom: the part that never waits is the one that all others
-// wait for. docs/profile.md says how each is told apart.
+// The limit of a run, in words, with evidence and a remedy. It follows from who waited for whom: the part that
+// never waits is the one that all others wait for. docs/profile.md gives the rules.
 enum tachy_limit {
     TACHY_LIMIT_NONE = 0,    // too short to tell
     TACHY_LIMIT_DECODE,      // frames are not decoded faster
@@ -44,8 +43,7 @@ struct tachy_verdict {
 
 // The documented, stable JSON object (docs/profile.md). Free with tachy_free().
 TACHY_API int tachy_verdict_json(char **json, const struct tachy_verdict *v);
-// The same as lines for a person, each ended; `evidence` false: without it. Free with
-// tachy_free().
+// The verdict as lines of text; `evidence` false: without evidence. Free with tachy_free().
 TACHY_API int tachy_verdict_text(char **text, const struct tachy_verdict *v, bool evidence);
 
 #ifdef __cplusplus

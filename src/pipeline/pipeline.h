@@ -62,8 +62,8 @@ struct pipeline_slot {
     _Atomic int eyes_left, batch_err;
 };
 
-// What the task keeps in an item. Taken for a position and given back once that has been pulled, the
-// warmest first: there are as many as were ever in flight at once.
+// The task's bytes of an item. A position takes one and gives it back once it has been pulled, the warmest first: there
+// are as many as were ever in flight at once.
 struct pipeline_priv {
     struct pipeline_priv *next;
     max_align_t data[];
@@ -86,7 +86,7 @@ struct pipeline_bind {
     struct pipeline_batcher *batcher; // NULL: workers run the model themselves
 };
 
-// Whose turn it is in an ordered span. Under the pipeline's lock, but for `prof`.
+// The turn of an ordered span. Under the pipeline's lock, but for `prof`.
 struct pipeline_turn {
     int64_t next; // everything below has passed
     bool taken;   // the item there, and maybe some after it, are in the queue or with a worker
@@ -285,10 +285,10 @@ void pipeline_queue_wake(struct tachy_pipeline *p);
 // Claims the turn of ordered span k, where it is free and the next item is parked there: up to `most` items one after
 // another are READY then. Returns how many, 0: none; seq[] are their positions.
 int pipeline_turn_claim(tachy_stream *s, int k, int64_t seq[], int most);
-// Whose turn it is takes more items: of those parked after the n that it has. Returns how many it has then.
+// Adds parked items after the n of the turn; returns how many it has then.
 int pipeline_turn_extend(tachy_stream *s, int k, int64_t seq[], int n, int most);
-// Whose turn it is: the items after position `seq` that a stage with `ahead` reads, which stay parked; returns how many. Needs
-// no lock: what was there when the turn was claimed stays.
+// The items after position `seq` that a stage with `ahead` reads during its turn; they stay parked. Returns how many.
+// Needs no lock: items that were there when the turn was claimed stay.
 int pipeline_turn_later(tachy_stream *s, int k, int64_t seq, struct tachy_item *later[]);
 // A position has become a hole or has failed: puts the next item of each ordered span into a queue, if its turn is free and it is
 // parked there.
@@ -347,20 +347,20 @@ void pipeline_batch_figures(struct tachy_pipeline *p, struct tachy_prof *all);
 
 // ---- pipeline.c ----
 
-// As tachy_pipeline_open() with a policy for the first stream (may be NULL).
+// tachy_pipeline_open() with a policy for the first stream (may be NULL).
 int pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *params,
                   const struct pipeline_policy *policy);
-// As tachy_pipeline_join() with a policy and figures of the stream's own (may be NULL, false).
+// tachy_pipeline_join() with a policy and figures of the stream's own (may be NULL, false).
 int pipeline_join(struct tachy_pipeline *p, tachy_stream **out,
                   const struct tachy_stream_params *params, const struct pipeline_policy *policy,
                   bool figures);
 // Ends a stream from outside: push and pull return, pull with `err` after what is finished.
 void pipeline_abort(tachy_stream *s, int err);
-// As many workers as fill the cores, or a GPU.
+// The number of workers that fill the cores, or a GPU.
 int pipeline_enough_workers(const tachy_task *t);
 // From now on `n` of the workers work, 1 up to as many as there are. Any thread.
 void pipeline_set_workers(struct tachy_pipeline *p, int n);
-// As tachy_stream_push_at(). `breaks`: the next item starts anew, wherever it is by now.
+// tachy_stream_push_at(). `breaks`: the next item starts anew, wherever it is by now.
 int pipeline_push_at(tachy_stream *s, tachy_frame *f, int64_t seq, bool breaks);
 // Whether an item whose first turn it is starts anew because of a position before it.
 bool pipeline_breaks_before(tachy_stream *s, int64_t seq);
@@ -377,9 +377,9 @@ void pipeline_news(struct tachy_pipeline *p);
 void pipeline_merge(struct tachy_pipeline *p, struct tachy_prof *sum);
 // Keeps the figures of what leaves; NULL is allowed. Under `list`.
 void pipeline_keep(struct tachy_pipeline *p, const struct tachy_prof *prof);
-// The same of one stream that has `figures`.
+// Adds the figures of one stream that has `figures`.
 void pipeline_merge_stream(const tachy_stream *s, struct tachy_prof *sum);
-// What a stream has in flight now.
+// Counts a stream's items in flight.
 void pipeline_queues(const tachy_stream *s, struct tachy_queues *q);
 
 // Adds what the workers' threads spent on a core and ready without one, in seconds.
@@ -404,7 +404,7 @@ struct pipeline_times {
     struct tachy_due due;
 };
 
-// As tachy_stream_pull(), but returns TACHY_ERR_AGAIN after `timeout_ms` without a result.
+// tachy_stream_pull(), but it returns TACHY_ERR_AGAIN after `timeout_ms` without a result.
 // `times` may be NULL.
 int pipeline_pull_timed(tachy_stream *s, int timeout_ms, tachy_frame **frame,
                         const struct tachy_result **result, struct pipeline_times *times);

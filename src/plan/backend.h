@@ -1,7 +1,7 @@
 #pragma once
 #include "plan/pass.h"
 
-// What executes graphs: a processor's or a GPU's kernels. A back end turns a graph, after its passes,
+// A back end executes graphs by a processor's or a GPU's kernels. It turns a graph, after its passes,
 // into a plan: an ordered list of steps over one arena. The front end (src/provider) asks the back end of
 // the session's device and knows none by name.
 //
@@ -9,7 +9,7 @@
 //
 // A plan is constant once it is open: any number of threads may run it at the same time.
 
-// Of what is computed. Inputs and outputs of a plan keep the graph's own types.
+// The precision of computation. Inputs and outputs of a plan keep the graph's own types.
 enum tachy_plan_precision { // a CPU has fp32, and int8 by plain loops, which check the pass
     TACHY_PLAN_FP32 = 0,
     TACHY_PLAN_TF32,  // fp32, but matrix products may round what they multiply to 10 bits of mantissa
@@ -19,16 +19,16 @@ enum tachy_plan_precision { // a CPU has fp32, and int8 by plain loops, which ch
     TACHY_PLAN_INT8,  // layers between quantised numbers in whole numbers of 8 bits, all else as fp16 (pass_int8.c)
     TACHY_PLAN_PRECISIONS
 };
-// The same in words, by number; ends with NULL.
+// Their names, by number; ends with NULL.
 extern const char *const tachy_plan_precisions[];
 
 struct tachy_nn_kernels;
 struct tachy_plan_params { // {0} is valid
-    // What may be spent on timing kernels against each other: 0 nothing, 1 half a second, 2 three
+    // Time limit for timing kernels against each other: 0 nothing, 1 half a second, 2 three
     // seconds, 3 thirty seconds at most; on a GPU 5, 15, 60 and 600.
     int effort;
     int parts; // plans that share this time; 0: 1
-    // What choice() gave for the same graph on such a machine. Taken where it fits and its effort is at
+    // The result of choice() for the same graph on such a machine. It is taken if it fits and its effort is at
     // least `effort`, else made again. NULL: none.
     const char *choice;
     bool trial; // nobody will run the plan: no weights are packed, no device is touched
@@ -70,7 +70,7 @@ struct tachy_plan_info {
     double noise_error, picture_error; // of a plan that was asked to be mixed, against fp32 (mixed.c); else NAN
 };
 
-// What a step computes.
+// One step of a plan.
 struct tachy_plan_step {
     const char *op, *name; // of the node it comes from, "" where it has none; the plan's memory
     size_t bytes;          // of its output
@@ -86,12 +86,12 @@ struct plan_backend {
     // Whether a plan can run this node, whose shapes hold (tachy_graph_verify()): NULL, or why not, a
     // static string that follows "is not built: ". Asked before any pass.
     const char *(*refuses)(const struct tachy_node *n);
-    // What is done to a graph before open(), in this order; ends with a row of NULLs.
+    // The passes over a graph before open(), in this order; ends with a row of NULLs.
     const struct tachy_plan_pass *(*passes)(const struct tachy_plan_params *p);
     // A key for the choice of a graph on this machine, from the graph before its passes; `key` as
     // tachy_store_key() has it. TACHY_ERR_NOMEM.
     int (*key)(const struct tachy_graph *g, const struct tachy_plan_params *p, char *key);
-    // What the plan runs on, for people.
+    // Describes the processor that the plan runs on, for people.
     void (*about)(const struct tachy_plan_params *p, char *text, size_t size);
     // Compiles a graph. Everything that the plan needs is copied: `g` and its constants may go
     // afterwards. TACHY_ERR_UNSUPPORTED names the node; TACHY_ERR_UNAVAILABLE: no such device;
@@ -107,11 +107,11 @@ struct plan_backend {
     // becomes the time at which step i ended (tachy_now_ns()), for info.steps steps; NULL: not wanted.
     // TACHY_ERR_NOMEM: no memory for a workspace; TACHY_ERR_EXTERNAL: the device failed.
     int (*run)(struct tachy_plan *p, const void *const in[], void *const out[], uint64_t *end);
-    // The same with tensors on the device: queued on `stream` (a CUstream of the device's primary context;
+    // As run(), with tensors on the device: queued on `stream` (a CUstream of the device's primary context;
     // NULL: its default stream), not waited for. NULL: a back end without memory of its own.
     int (*queue)(struct tachy_plan *p, const void *const in[], void *const out[], void *stream);
-    // What the last failure of run() or queue() was, in the words of the driver or the library: "" if none has failed. NULL: the
-    // back end's runs fail for lack of memory alone.
+    // The last failure of run() or queue() in the words of the driver or the library, "" if none has failed. NULL: runs of
+    // this back end fail only for lack of memory.
     void (*why)(struct tachy_plan *p, char *text, size_t size);
     // The mean of `runs` runs one after the other on inputs of the host, which are copied before, in ms. NULL as queue.
     int (*time)(struct tachy_plan *p, const void *const in[], int runs, double *ms);

@@ -56,7 +56,7 @@ enum tachy_plan_op {
 const char *tachy_plan_op_name(enum tachy_plan_op op);
 bool tachy_plan_op_inputs(enum tachy_plan_op op, int n); // whether it can have n inputs
 
-// What is applied to single numbers. Formulas as in ONNX's operator of the same name.
+// Functions of single numbers. Formulas as in ONNX's operator of the same name.
 enum tachy_plan_act {
     TACHY_PLAN_NONE = 0,
     TACHY_PLAN_RELU,
@@ -159,7 +159,7 @@ enum tachy_plan_scatter { // what becomes of an element that is written to
 };
 enum tachy_plan_resize { TACHY_PLAN_NEAREST = 0, TACHY_PLAN_LINEAR, TACHY_PLAN_CUBIC };
 enum tachy_plan_outside { TACHY_PLAN_ZEROS = 0, TACHY_PLAN_BORDER, TACHY_PLAN_REFLECTION };
-// Where an output's centre lies in the input (ONNX's coordinate_transformation_mode).
+// Maps an output's centre to the input (ONNX's coordinate_transformation_mode).
 enum tachy_plan_coords {
     TACHY_PLAN_HALF_PIXEL = 0,
     TACHY_PLAN_ASYMMETRIC,
@@ -369,7 +369,7 @@ int64_t tachy_dtype_most(enum tachy_dtype t);
 void tachy_dtype_limits(enum tachy_dtype t, float *least, float *most);
 int64_t tachy_constant_most(const struct tachy_value *v);
 int64_t tachy_node_most(const struct tachy_node *n);
-// What is wrong with the types of a node's inputs and output, or NULL.
+// Tells what is wrong with the types of a node's inputs and output, or NULL.
 const char *tachy_node_types_wrong(const struct tachy_node *n);
 // Element `i` of a constant of any type but F16.
 double tachy_constant_at(const struct tachy_value *v, int64_t i);
@@ -386,13 +386,12 @@ struct tachy_layer_cost tachy_node_cost(const struct tachy_node *n);
 // Multiply-adds of convolutions and matrix products, as their definitions count them.
 int64_t tachy_graph_work(const struct tachy_graph *g);
 
-// What the graph is, in 128 bits: nodes, attributes, shapes, names and the numbers of constants. Tells
-// whether something that was found out about a graph is about this one; no defence against somebody
-// who wants two graphs to have one digest. TACHY_ERR_NOMEM.
+// A digest of the graph in 128 bits: nodes, attributes, shapes, names and the numbers of constants. It recognises a graph
+// for which something is stored; it does not resist an attacker who wants two graphs with one digest. TACHY_ERR_NOMEM.
 int tachy_graph_digest(const struct tachy_graph *g, uint64_t digest[2]);
 
 // Every promise above, and each operator's inputs, attributes and shapes. TACHY_ERR_INVAL with one
 // sentence that names the node. After each pass, in debug builds and in tests.
 int tachy_graph_verify(const struct tachy_graph *g);
-// The same for one node's inputs, attributes and shapes: what is wrong with it, or NULL.
+// Tells what is wrong with one node's inputs, attributes and shapes, or NULL.
 const char *tachy_node_wrong(const struct tachy_node *n);

@@ -1,7 +1,7 @@
 #pragma once
 #include "plan/graph.h"
 
-// What is done to a graph between the front end and a back end. Each pass is one file, keeps every
+// Passes change a graph between the front end and a back end. Each pass is one file, keeps every
 // promise of tachy_graph_verify(), computes the same function and returns TACHY_OK or
 // TACHY_ERR_NOMEM; a pass that finds nothing to do changes nothing.
 typedef int tachy_plan_pass_fn(struct tachy_graph *g);
@@ -13,13 +13,13 @@ struct tachy_plan_pass {
 // In the order in which they run for a processor; ends with a row of NULLs.
 extern const struct tachy_plan_pass tachy_plan_all_passes[];
 
-// The same behind the pass `int8`, which nothing but a check of its operations has on a processor.
+// Those after the pass `int8`; on a processor only the check of its operations uses them.
 extern const struct tachy_plan_pass tachy_plan_int8_passes[];
 
 // Runs all passes, or those up to and with `last` (NULL: all), verifying after each.
 // TACHY_ERR_NOT_FOUND: no pass of that name.
 int tachy_plan_passes(struct tachy_graph *g, const char *last);
-// The same with a back end's own list (plan/backend.h).
+// Runs a back end's own list (plan/backend.h).
 int tachy_plan_run_passes(struct tachy_graph *g, const struct tachy_plan_pass *list, const char *last);
 
 // Pictures get their channels last wherever a node works on pictures; Transpose nodes of equal

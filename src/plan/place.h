@@ -2,9 +2,9 @@
 #include "plan/graph.h"
 #include "ref/ref_plan.h"
 
-// Where the values of a graph lie while a plan runs; shared by the back ends.
+// Places the values of a graph in memory for a plan's runs; shared by the back ends.
 
-// What an address counts from. Inputs follow, then outputs, then values with memory of their own.
+// The base of an address. Inputs follow, then outputs, then values with memory of their own.
 enum { BASE_ARENA, BASE_WEIGHTS, BASE_SCRATCH, BASE_INPUTS };
 
 // A tensor before a run says where it lies: `v.data` is NULL, `base` NO_BASE where there is none.
@@ -15,7 +15,7 @@ struct plan_ref {
     struct tachy_view v;
 };
 
-// Where each value of a graph lies.
+// The place of each value of a graph.
 struct plan_places {
     struct plan_ref *ref; // by a value's id; rank 4: as the value's layout says; else rows
     struct plan_ref *sums; // of a value's rows, where they are made and read; else NO_BASE
@@ -27,7 +27,7 @@ struct plan_places {
 struct plan_beside {
     int front, behind;
 };
-// What a back end wants of it. {0} is valid.
+// A back end's rules for places. {0} is valid.
 struct plan_place_rules {
     // Every value lies in memory in its own type: units are bytes. Else every element is a float, which is the unit, and
     // what is of another type outside of the plan comes in and goes out by a step.

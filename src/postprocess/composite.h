@@ -23,7 +23,7 @@ enum tachy_mode {
     TACHY_MODE_SIDE_BY_SIDE, // before left, cutout on `color` right
 };
 
-// Whose hue is taken out. KEY: of the keyer's first colour, if the bounds have one.
+// The hue that despill removes. KEY: the keyer's first colour, if the bounds have one.
 enum tachy_spill { TACHY_SPILL_OFF, TACHY_SPILL_GREEN, TACHY_SPILL_BLUE, TACHY_SPILL_KEY };
 
 struct tachy_composite_params {
@@ -42,7 +42,7 @@ struct tachy_composite_params {
     const struct tachy_log *log;
 };
 
-// What composited frames look like: format, size, colour of *out are changed from *in.
+// Sets format, size and colour of composited frames in *out, from *in.
 int tachy_composite_output(const struct tachy_composite_params *p,
                            const struct tachy_video_info *in, struct tachy_video_info *out);
 
@@ -66,7 +66,7 @@ int tachy_composite_run(tachy_composite *c, const tachy_frame *in, struct tachy_
                         const struct tachy_refine *refine, const tachy_frame *background,
                         tachy_frame *out);
 
-// The same into planes of the caller's, of the format and size that output() said; strides in
+// Composites into planes of the caller's, of the format and size that output() gave; strides in
 // bytes, may be negative.
 int tachy_composite_planes(tachy_composite *c, const tachy_frame *in, struct tachy_result *r,
                            const struct tachy_refine *refine, const tachy_frame *background,
@@ -78,7 +78,7 @@ int tachy_composite_planes(tachy_composite *c, const tachy_frame *in, struct tac
 int tachy_composite_json(tachy_composite *c, const tachy_frame *in, struct tachy_result *r,
                          const struct tachy_refine *refine, double time_s, const char **line);
 
-// The same from a picture of alpha, 0..255 at the frame's size; seven bytes behind its last row can be read,
+// Writes the line from a picture of alpha, 0..255 at the frame's size; seven bytes behind its last row can be read,
 // whatever they hold. Its low bits change. Of `in` all but the pixels is read.
 int tachy_composite_json_of(tachy_composite *c, const tachy_frame *in, struct tachy_result *r, uint8_t *alpha,
                             ptrdiff_t stride, double time_s, const char **line);

@@ -3,7 +3,7 @@
 #include "postprocess/composite_cuda.h"
 #include "postprocess/composite_priv.h"
 
-// What the files of the composite on a GPU share.
+// Shared by the files of the composite on a GPU.
 
 enum { BATCH = TACHY_CUDA_COMPOSITE_FRAMES, TABLES = 96, COLUMNS = TACHY_CUDA_COMPOSITE_COLUMNS };
 
@@ -42,7 +42,7 @@ struct tachy_composite_cuda {
     cuda_stream stream;         // of this call
 };
 
-// What tables are made from: an eye's mask or the cells of a blur.
+// The source of tables: an eye's mask or the cells of a blur.
 struct origin {
     const struct tachy_alpha_eye *eye;
     const struct tachy_blur *blur;
@@ -57,7 +57,7 @@ int tachy_composite_cuda_launched(struct tachy_composite_cuda *c, int status);
 // Alpha as bytes, one picture an address; counts are added to. `strength`: 0..255, that it is scaled by.
 int tachy_composite_cuda_alpha(struct tachy_composite_cuda *c, const item *it, int n, int strength,
                                const cuda_address at[], int64_t stride);
-// The same of masks and refinements alone, in one launch.
+// Composites masks and refinements alone, in one launch.
 int tachy_composite_cuda_flat(struct tachy_composite_cuda *c, const item *it, int n, int strength,
                               const cuda_address at[], int64_t stride);
 // composite_cuda_edges.c: the same of frames whose alpha takes more than that.
@@ -81,7 +81,7 @@ struct tachy_cuda_range tachy_composite_cuda_range(const struct tachy_pix_desc *
 // composite_cuda_any.c: formats that the composite's own kernels do not take, in all modes but mask; and in mode alpha.
 int tachy_composite_cuda_any(struct tachy_composite_cuda *c, const item *it, int n);
 int tachy_composite_cuda_any_alpha(struct tachy_composite_cuda *c, const item *it, int n);
-// Where a component lies: its plane, and its place among the samples of a position there.
+// Finds a component: returns its plane, and sets its place among the samples of a position there.
 int tachy_composite_cuda_place(enum tachy_pix f, int component, int *sample);
 // composite_cuda_front.c: frames with people's own colours, where the parameters ask for them.
 struct tachy_composite_cuda_front {

@@ -4,7 +4,7 @@
 #include "postprocess/foreground.h"
 #include "postprocess/text.h"
 
-// What the files of composite share.
+// Shared by the files of composite.
 
 // One plane of a frame: extents in its own pixels, samples interleaved at each.
 struct tachy_plane {
@@ -25,7 +25,7 @@ int tachy_component_at(enum tachy_pix f, int plane, int i);
 void tachy_samples_row(const tachy_frame *f, int comp, int y, int n, float *dst);
 // Refuses parameters out of range, with a sentence.
 int tachy_composite_check(const struct tachy_composite_params *p);
-// What mode mask writes.
+// The format that mode mask writes.
 enum tachy_pix tachy_composite_mask_format(const struct tachy_composite_params *p);
 // Code values of `color` in the frame's format and colours; mode mask: of white and of black in the
 // mask's format and the stream's range.
@@ -59,9 +59,9 @@ int tachy_blur_prepare(struct tachy_blur *b, const struct tachy_post_kernels *k,
 // Row y of a plane in the format's own samples; alpha samples are the frame's.
 void tachy_blur_row(struct tachy_blur *b, const tachy_frame *f, int plane, int y, void *dst);
 void tachy_blur_free(struct tachy_blur *b);
-// What prepare begins with, for who makes the cells elsewhere: format .. comps.
+// The first part of prepare, for code that makes the cells elsewhere: sets format .. comps.
 void tachy_blur_measure(struct tachy_blur *b, const tachy_frame *f, float share);
-// Where columns and rows of a plane lie in the cells; as tachy_stretch_build() and _at().
+// Maps columns and rows of a plane to the cells, as tachy_stretch_build() and _at() do.
 int tachy_blur_across(const struct tachy_blur *b, bool chroma, struct tachy_stretch *t);
 int tachy_blur_down(const struct tachy_blur *b, bool chroma, int y, int *frac);
 
@@ -73,18 +73,18 @@ struct tachy_front {
     tachy_frame frame; // what is made: its pixels are those of `samples`
     uint8_t *data[4];  // the same, writable
     struct tachy_buf samples, row;
-    // What is estimated.
+    // The estimate.
     int w, h; // cells
     struct tachy_foreground solver;
     struct tachy_buf planes;
     float top;       // largest code value
     float gain[256]; // by alpha: how much of a sample's error is the foreground's
     struct tachy_buf near; // despill.c
-    // What a network gives.
+    // A network's colours.
     float mix[3][3];       // of r, g and b, in code values of the components
     struct tachy_buf lines;
 };
-// Where the person's colours come from.
+// The source of the person's colours.
 struct tachy_front_from {
     bool estimated;
     const struct tachy_given *given; // of nb_given eyes; 0: nothing is given, else nothing is estimated
@@ -135,7 +135,7 @@ struct tachy_composite {
     struct tachy_composite_params params;
     const struct tachy_post_kernels *k;
     struct tachy_alpha alpha;
-    // Of the frame that is worked on.
+    // The frame that is worked on.
     const struct tachy_pix_desc *d;
     tachy_frame head;            // format, size and colour that `fill` was made for
     struct tachy_buf fill[4][2]; // a row of `color` for each plane; [1]: black for mode mask

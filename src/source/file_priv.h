@@ -29,7 +29,7 @@ struct file_input {
     double timeout;  // set by the caller: as in tachy_source_params
     struct camera_mode camera_mode; // set by the caller: what is asked of a camera
     const AVInputFormat *camera;    // the device's; NULL: it is none
-    // What is known of the other end; the thread that reads.
+    // The state of the other end, for the thread that reads.
     uint64_t patience_ns; // longest silence; 0: any
     uint64_t heard_ns;    // when something came, or waiting began
     int64_t heard_bytes;  // of fmt->pb, then
@@ -57,7 +57,7 @@ int file_input_silent(const struct file_input *in, const char *url, const struct
 // file_camera.c: sets in->camera, in->name and the options that have FFmpeg open the camera as in->camera_mode asks.
 int file_camera_resolve(struct file_input *in, const char *path, AVDictionary **options, const struct tachy_log *log);
 
-// The same of a screen, as "screen", "screen:DISPLAY" or "screen:DISPLAY+X,Y" names it.
+// Resolves a screen, as "screen", "screen:DISPLAY" or "screen:DISPLAY+X,Y" names it.
 int file_screen_resolve(struct file_input *in, const char *name, AVDictionary **options, const struct tachy_log *log);
 
 // file_lists.c: formats that name other files.
@@ -68,7 +68,8 @@ const char *file_list_by_name(const char *url);
 // Makes in->fmt, before it is opened, refuse lists that the address does not say, and what they may not name.
 // TACHY_ERR_NOMEM.
 int file_list_guard(struct file_input *in);
-// Where opening failed with FFmpeg's code `e`: TACHY_OK, or the sentence and code if it was for one of these reasons.
+// After opening failed with FFmpeg's code `e`: logs the sentence and returns the code if one of these reasons caused it,
+// else TACHY_OK.
 int file_list_failed(struct file_input *in, int e, const char *url, const struct tachy_log *log);
 // The sentence and code for in->refused.
 int file_list_refused(const struct file_input *in, const char *url, const struct tachy_log *log);
@@ -261,7 +262,7 @@ void file_damaged(tachy_source *s, const char *what, const char *why);
 
 // file_side.c
 int file_side_open(tachy_source *s);
-// What only the pictures say (mastering display, light level, size); with the first one.
+// Reads the description that only pictures have (mastering display, light level, size) from the first one.
 int file_side_describe(tachy_source *s, const AVFrame *first);
 // Takes over the packet's reference.
 void file_side_put(tachy_source *s, AVPacket *packet);
@@ -347,5 +348,5 @@ void file_rate_close(struct file *p);
 
 // source_file.c: the next frame at the file's own rate, by the first lane alone.
 int file_next(tachy_source *s, tachy_frame **out);
-// What comes after the last frame: the rest of the side packets, and why reading ended.
+// Ends reading after the last frame: takes the rest of the side packets and finds out why reading ended.
 int file_ended(tachy_source *s);

@@ -7,7 +7,7 @@
 #include "stage/device_flight.h"
 #include "stage/stage.h"
 
-// Where the CUDA forms of stages work: the devices (GPUs) of a task, and what a worker has on each of them: a stream, its
+// The device context of the stages' CUDA forms: the devices (GPUs) of a task, and on each of them for every worker: a stream, its
 // order with other streams, copies of the host's frames, frames that are kept until the device has read them, times.
 //
 // A frame is worked on where it lies; one of the host's goes to the device with its stream's state of a recurrent model,
@@ -29,7 +29,7 @@ struct task_device {
     atomic_int busy;       // workers that are at a frame there, from its preprocess to its mask
 };
 
-// Of a task, from the open of its first stage to that stage's close.
+// The devices of a task, from the open of its first stage to that stage's close.
 struct task_devices {
     struct tachy_stage *st; // the first stage
     size_t item_at;         // of struct device_item in that stage's bytes of an item
@@ -55,8 +55,8 @@ struct device_item {
     int picture, kind;
 };
 
-// What a worker has on all devices: on the first from the start, on another once a frame of it comes. The worker of all
-// CUDA forms of a task begins with it.
+// A worker's contexts on all devices: on the first from the start, on another once a frame of it comes. The worker of every
+// CUDA form of a task begins with it.
 struct device_set {
     struct task_devices *devices;
     struct device_worker *on[TACHY_MAX_GPUS]; // in the order of the task's; NULL: not opened yet
@@ -132,8 +132,8 @@ void device_set_close(struct device_set *set);
 // The worker on that device, opened if it is not there yet.
 int device_worker_on(struct device_set *set, struct task_device *device, struct device_worker **out);
 
-// Where the picture of an item is already; *out NULL: on the host, or gone. TACHY_ERR_UNSUPPORTED, logged: on none of
-// the task's.
+// Finds the device that has the picture of an item; *out NULL: it is on the host, or gone. TACHY_ERR_UNSUPPORTED, logged:
+// it is on a device that is not the task's.
 int device_of_item(struct task_devices *d, const struct tachy_item *item, struct task_device **out);
 // Before the first call for an item of a worker: it is worked on from here on, up to device_end(), where its picture is,
 // else on `preferred`, else (NULL) on the idlest device.
@@ -162,9 +162,9 @@ int device_frame_of(struct device_group *p, struct tachy_item *item, const tachy
 int device_keep_frame(struct device_group *p, struct tachy_item *item);
 // Copies of the host's frames go, if no later stage reads them and the region is the last.
 void device_let_go(struct device_group *p);
-// What `to` does from here on comes after what `from` has been given.
+// Makes later work on `to` wait for the work queued on `from`.
 int device_follow(struct device_worker *g, cuda_stream to, cuda_stream from);
-// The same of the worker's stream, once in a call.
+// Makes the worker's stream wait for `from`, once in a call.
 int device_come_after(struct device_group *p, cuda_stream from);
 // One of the pictures of a tensor like the first one.
 struct tachy_tensor device_picture(const struct tachy_tensor *first, int at);

@@ -2,7 +2,7 @@
 #include "cuda/gpu.h"
 #include "media/media.h"
 
-// What has been put on a stream of a GPU and may not be done: parts, numbered from 1 on, each with the frames
+// Work that is queued on a stream of a GPU and may not be done: parts, numbered from 1 on, each with the frames
 // that are kept for it. Parts are done in their order. One thread adds to it; every thread may wait for a
 // part. Nobody waits in the driver: its events that wake a sleeper cost a thread of its own 50 us each.
 struct device_flight;
@@ -17,16 +17,16 @@ void device_flight_close(struct device_flight **f);
 int device_flight_keep(struct device_flight *f, tachy_frame *frame);
 // Frames since the last mark.
 int device_flight_kept(const struct device_flight *f);
-// What has been queued since the mark before is one part, *number, which somebody will wait for; NULL: nobody, so
-// frames of parts that are done go back. Where very many parts are not done, the oldest is waited for.
+// Makes the work queued since the last mark one part, *number, which somebody will wait for; NULL: nobody will. Frames of
+// parts that are done go back. If very many parts are not done, it waits for the oldest.
 // TACHY_ERR_EXTERNAL, logged: the device failed, now or earlier.
 int device_flight_mark(struct device_flight *f, uint64_t *number);
 // Frames of parts that are done go back, where they are more than a few. The thread that adds.
 void device_flight_tidy(struct device_flight *f);
-// What `stream`, of the same device, does from here on comes after the part. Any thread that knows of the mark.
+// Makes later work on `stream`, of the same device, wait for the part. Any thread that knows of the mark.
 int device_flight_follow(struct device_flight *f, uint64_t number, cuda_stream stream);
 // Waits until a part is done, in naps of up to half a millisecond. Any thread. Errors as above.
 int device_flight_wait(struct device_flight *f, uint64_t number);
 
-// The same for an event alone, which may be of a kind that does not wake who sleeps; failures are logged.
+// Waits for an event alone, which may be of a kind that does not wake a sleeper; failures are logged.
 int device_event_wait(struct tachy_gpu *g, cuda_event e, const struct tachy_log *log);

@@ -27,7 +27,7 @@ struct tachy_infer_net {
     int output;  // the output that the card names, or the first; for cards of masks
     int foreground; // the output with the person's own colours; -1: there is none
 
-    // Of the stages preprocess and model alone.
+    // For the stages preprocess and model alone.
     tachy_model *model;    // NULL: the full one's, or there is none
     struct tachy_card own; // the full one's card with other extents
     tachy_engine *first;   // opened with the task; the first worker takes it
@@ -56,7 +56,7 @@ struct tachy_infer {
     struct tachy_infer_state state[TACHY_MAX_STATES];
     char *model_dir; // copy of the setting
     struct tachy_engine_setup setup;
-    // Of each device that the task asks for, if the provider runs on devices: CUDA's ordinal, and the stream (a CUstream)
+    // For each device that the task asks for, if the provider runs on devices: CUDA's ordinal, and the stream (a CUstream)
     // that runs are queued on. NULL: it runs on the host.
     int device_id[TACHY_MAX_GPUS];
     void *device_stream[TACHY_MAX_GPUS];
@@ -78,13 +78,13 @@ struct tachy_infer *tachy_infer_of(const struct tachy_stage *st);
 // then on, bits 1 << enum tachy_degrade. May come again, after start().
 unsigned tachy_task_degrades(tachy_task *t);
 
-// What the network sees of the frame in this piece, frame pixels as stored.
+// The rectangle of the frame that the network sees for this piece, frame pixels as stored.
 static inline const struct tachy_rect *tachy_infer_region(const struct tachy_infer *in, const struct tachy_piece *p)
 {
     return p->item->nb_parts ? &p->item->part[p->region] : &in->region[p->region];
 }
 
-// What the model said of a piece.
+// The model's outputs for a piece.
 struct tachy_infer_output {
     int size; // of the network that ran, see tachy_infer.net
     struct tachy_tensor out[TACHY_MAX_IO]; // host memory, of one picture, in the model's order; data NULL: not kept

@@ -8,7 +8,7 @@
 
 // Networks whose frames are on devices: what the files of that form share, and what decode stages there ask.
 
-// What the network has on one of the task's devices, if the provider runs there.
+// The network on one of the task's devices, if the provider runs there.
 struct infer_device {
     struct tachy_gpu *gpu; // reference; its stream is that of all runs there
     size_t free_before;    // bytes, before the first engine there was opened
@@ -40,7 +40,7 @@ struct infer_cuda_worker {
     struct infer_worker host;
 };
 
-// What a worker has of a network in one of its sizes on a device: pictures there, and an engine.
+// A worker's network in one of its sizes on a device: pictures there, and an engine.
 struct infer_there {
     struct infer_cuda *c;
     struct infer_engine *host; // the worker's, whose tensors are the host's
@@ -48,8 +48,8 @@ struct infer_there {
     struct tachy_preprocess_gpu *preprocess[TACHY_MAX_EYES];
     // On the device; `out` if the engine runs there. They are the first of some pictures each.
     struct tachy_tensor in, out;
-    // Of such an engine: all that it reads and writes, in the model's order, with these two. A stream's state
-    // stands in the place of the worker's own memory for it while a frame is run.
+    // All tensors of such an engine, in the model's order, with these two. While a frame runs, a stream's state replaces
+    // the worker's own memory for it.
     struct tachy_tensor all_in[TACHY_MAX_IO], all_out[TACHY_MAX_IO];
     uint8_t *kept[TACHY_MAX_IO]; // the first picture's outputs that an item can hold, with the others' after them
     size_t apart[TACHY_MAX_IO];  // bytes from one picture's to the next one's
@@ -87,7 +87,7 @@ struct tachy_tensor infer_cuda_output(const struct device_group *p, int i);
 // group may have. They are there when it returns; o->out points to those of item i then.
 int infer_cuda_outputs_to_host(struct device_group *p, void *to);
 void infer_cuda_output_in(const struct device_group *p, int i, void *to, struct tachy_infer_output *o);
-// Where that is among the pictures there.
+// The index of that picture among those there.
 static inline int infer_cuda_picture(const struct device_group *p, int i)
 {
     return device_item_of(p->g->task->devices, p->items[i])->picture;

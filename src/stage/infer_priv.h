@@ -1,9 +1,9 @@
 #pragma once
 #include "stage/infer.h"
 
-// What the files of infer share.
+// Shared by the files of infer.
 
-// What an engine reads and writes, in the model's order.
+// The tensors of an engine, in the model's order.
 struct infer_tensors {
     struct tachy_tensor in[TACHY_MAX_IO], out[TACHY_MAX_IO];
     int nb_in, nb_out;
@@ -27,7 +27,7 @@ struct infer_worker {
     uint64_t counted_ns; // of the engines' copies between host and device
 };
 
-// What an item carries of a region from preprocess to the stage after the model.
+// The part of an item that holds a region from preprocess to the stage after the model.
 struct infer_region {
     const struct infer_engine *by; // the worker's whose tensors are the region's; NULL: `in` and `out` are
     void *in, *out;                // the item's own, as net.out_at says; NULL before they are needed
@@ -50,7 +50,7 @@ static inline struct infer_region *infer_region_of(const struct tachy_infer *in,
 // network it is. `log`: of what is wrong with the model. The zeroed `in` is to be freed also on failure.
 int infer_open_model(struct tachy_infer *in, struct tachy_stage *st, const char *name, const char *card,
                      const tachy_settings *set, const struct tachy_log *log);
-// The same of the model that the settings name.
+// Opens the model that the settings name.
 int infer_open_named(struct tachy_infer *in, struct tachy_stage *st, const tachy_settings *set);
 int infer_open_first(struct tachy_infer *in);
 void infer_free(struct tachy_infer *in);
@@ -80,7 +80,7 @@ int infer_model_tensors(struct tachy_stage *st, void *worker, const struct tachy
 
 // The card's preprocess, for regions that have been cropped already.
 struct tachy_preprocess_params infer_params(const struct tachy_infer *in, const struct tachy_card *card);
-// What preprocess writes of a piece: the item's own memory if the model's call is not the worker's.
+// The tensor that preprocess writes for a piece: in the item's own memory if another worker calls the model.
 int infer_input(struct infer_worker *w, const struct tachy_piece *p, struct tachy_tensor *in);
 
 // ---- infer_engine.c
@@ -91,7 +91,7 @@ int infer_open_engine(const struct tachy_infer *in, const struct tachy_infer_net
                       tachy_engine **out);
 // Whether the model takes pictures of its card's size; silent. Of a network that has been given another card.
 bool infer_takes_size(struct tachy_infer *in, const struct tachy_infer_net *net);
-// Of a recurrent model: the states' shapes, before its engine is opened, and then which inputs and outputs of
+// For a recurrent model: finds the states' shapes, before its engine is opened, and then which inputs and outputs of
 // the full network they are.
 int infer_find_states(struct tachy_infer *in);
 int infer_match_states(struct tachy_infer *in);

@@ -25,7 +25,7 @@ struct tachy_mask_item {
     struct tachy_buf part, part_colours; // of the part that is joined next
 };
 
-// What is different about masks whose memory a device can reach; NULL: nothing is to be done.
+// Functions for masks whose memory a device can reach; NULL: nothing is to be done.
 struct tachy_mask_memory {
     int (*room)(const struct tachy_masks *m, struct tachy_mask_eye *e, int width, int height);
     int (*sync)(struct tachy_mask_eye *e);     // mask and guide are on the host when it returns
@@ -73,7 +73,7 @@ int tachy_mask_copy_save(struct tachy_stage *st, const struct tachy_item *from, 
 int tachy_mask_copy_load(struct tachy_stage *st, struct tachy_item *to, const void *data, size_t size);
 
 struct tachy_mask_spec tachy_mask_spec_of(const struct tachy_infer *in, int size);
-// Where the picture lies in a mask of width x height, from where it lies in the model's input.
+// Maps the picture's place in the model's input to its place in a mask of width x height.
 struct tachy_placement tachy_mask_at(const struct tachy_infer_net *net, const struct tachy_placement *p, int width, int height);
 // Room for the region's mask of the network's output `out`, which goes to the result, and where the picture lies in that
 // output: *pl.
@@ -84,7 +84,7 @@ int tachy_mask_room(const struct tachy_masks *m, struct tachy_mask_eye *e, int w
 
 // ---- mask_colours.c: the colours that a network gives
 
-// Of a region, or of a part after its mask has been joined. None, if the card names none.
+// Takes a network's colours of a region, or of a part after its mask has been joined. None, if the card names none.
 int tachy_mask_colours(const struct tachy_masks *m, const struct tachy_piece *p, const struct tachy_infer_output *o);
 int tachy_mask_join_colours(const struct tachy_masks *m, const struct tachy_piece *p, const struct tachy_infer_output *o);
 // For copy, copy_save and copy_load. TACHY_ERR_FORMAT: the bytes are none.

@@ -4,7 +4,7 @@
 
 // Masks of items on devices.
 
-// What the device has of an eye's mask. `host` of the piece is the eye's own `mask`.
+// An eye's mask on the device. `host` of the piece is the eye's own `mask`.
 struct tachy_mask_there {
     struct task_device *device; // that the piece is of
     struct mask_piece *piece;
@@ -22,17 +22,17 @@ struct tachy_mask_there {
     bool guide_stale; // the same of the guide
 };
 
-// What is queued on `stream` up to this part of a flight makes the mask.
+// Notes that the work on `stream` up to this part of a flight makes the mask.
 void mask_there_flies(struct tachy_mask_eye *e, cuda_stream stream, struct device_flight *f, uint64_t part);
-// What is to be copied to the host of the eye's mask, where it is missing there, and of its count (eye 0's): how many
-// planes, 0 or 1. They count as copied.
+// Lists the planes to copy to the host: the eye's mask if it is missing there, and its count (eye 0's). Returns how many,
+// 0 or 1; they count as copied.
 int mask_there_to_fetch(struct tachy_mask_eye *e, bool with_count, struct tachy_gpu_plane *p);
-// What a composite that is queued on `stream` next begins to count from. The context is current.
+// Sets *from, the count with which the next composite on `stream` begins. The context is current.
 int mask_there_count_from(struct tachy_mask_eye *e, cuda_stream stream, const struct tachy_log *log, uint32_t *from);
 // A composite failed, which may have been counted or not: the next one begins anew.
 void mask_there_miscounts(struct tachy_mask_eye *e);
-// What is queued on `stream` from here on finds the eye's mask and guide on the device. The device's context
-// is current to the thread.
+// Makes the eye's mask and guide available on the device to later work on `stream`. The device's context is current to
+// the thread.
 int mask_there_ready(struct tachy_mask_eye *e, cuda_stream stream, const struct tachy_log *log);
 
 // Memory for masks of items: pairs of device and pinned memory, many of one size in a block, since as many
@@ -53,7 +53,7 @@ int mask_there_room(const struct tachy_masks *m, struct tachy_mask_eye *e, int w
 void mask_there_free(struct tachy_mask_eye *e);
 // The eye's mask is on the host when it returns; nothing if it was not made on a device.
 int mask_there_sync(struct tachy_mask_eye *e);
-// The same of its guide.
+// Waits for its guide.
 int mask_there_sync_guide(struct tachy_mask_eye *e);
 // The host's mask and guide were written: the device's are made of them when they are needed.
 void mask_there_touched(struct tachy_mask_eye *e);

@@ -10,7 +10,7 @@
 #include <tachy/stage.h>
 #include <tachy/task.h>
 
-// What a stage provides and an executor runs (docs/stage.md). A stage is one operator between source and sink:
+// The interface of a stage, which an executor runs (docs/stage.md). A stage is one operator between source and sink:
 // it reads and writes the frame and the result of an item. A task is a list of stages. The executor is in
 // src/pipeline; calibration and replay run the same stages through the same call, tachy_stage_pass() (stage.h).
 //
@@ -27,7 +27,7 @@ struct task_devices;
 
 enum { TACHY_MAX_STAGES = 18, TACHY_MAX_PARTS = 4 };
 
-// What the executor must know, besides enum tachy_stage_flag of tachy/stage.h. open() and start() may change
+// Flags for the executor, besides enum tachy_stage_flag of tachy/stage.h. open() and start() may change
 // tachy_stage.flags, which begin as those of the ops. An ordered stage has n = 1 (but see tachy_stage.ahead); items wait for
 // their turn, decoders do not. After the last stage that reads tachy_item.in its pixels are dropped.
 enum {
@@ -44,7 +44,7 @@ enum {
     TACHY_STAGE_APART = 1 << 12,
 };
 
-// What mode live keeps of an item, on the clock of live.h.
+// Times of an item in mode live, on the clock of live.h.
 struct tachy_due {
     uint64_t deadline; // UINT64_MAX: none
     uint64_t taken;    // when a worker began
@@ -65,8 +65,8 @@ struct tachy_item {
     bool apart;          // the model's call is not the worker's that preprocesses: tensors stay with the item
     bool pending;        // a device still works at `out` and `result`: see `sync`
     unsigned reuse;      // regions (bits 1 << region) whose result is taken over from an earlier item
-    // What stages with regions see of a frame with one eye, set by a stage before them: frame pixels, not empty, inside
-    // the frame, best last. Their results are joined to one. None while `reuse` is set.
+    // The parts that stages with regions see of a frame with one eye, set by a stage before them: frame pixels, not empty,
+    // inside the frame, best last. Their results are joined to one. None while `reuse` is set.
     struct tachy_rect part[TACHY_MAX_PARTS];
     int nb_parts;        // 0: the regions are the eyes
     bool nobody;         // a stage before them found that the frame shows nothing: no network runs, the result is empty
@@ -76,7 +76,7 @@ struct tachy_item {
     void *priv;          // zeroed bytes of the stages', see item_size; kept from frame to frame
 };
 
-// What is known of the decoded frame besides its pixels.
+// Everything about the decoded frame but its pixels.
 static inline const tachy_frame *tachy_item_head(const struct tachy_item *item)
 {
     return item->in ? item->in : &item->head;
@@ -103,14 +103,14 @@ struct tachy_piece {
     int region; // 0 where the stage has no TACHY_STAGE_REGIONS
 };
 
-// What a model reads and writes for one piece, for who saves, replays or compares it.
+// The tensors of a model for one piece, for code that saves, replays or compares them.
 struct tachy_stage_tensors {
     struct tachy_tensor *in, *out;     // arrays; the stage's memory
     int n_in, n_out;
     struct tachy_placement *placement; // from preprocess to postprocess; NULL: none
 };
 
-// What a GPU does of a stage, for the light ratio.
+// A GPU's part of a stage, for the light ratio.
 struct tachy_stage_load {
     struct tachy_device *device;
     void *stream;  // a CUstream: the worker's
@@ -185,11 +185,11 @@ struct tachy_stage_ops {
     // Ends what `run` left to a device (tachy_item.pending), waiting for it. Any thread, once an item.
     int (*sync)(struct tachy_stage *st, struct tachy_item *item);
 
-    // ---- For who looks on.
+    // ---- For replay, the light ratio and saved stages.
 
-    // What a piece reads and writes that `worker` runs next or ran last.
+    // The tensors of a piece that `worker` runs next or ran last.
     int (*tensors)(struct tachy_stage *st, void *worker, const struct tachy_piece *piece, struct tachy_stage_tensors *t);
-    // Of an item that has been through all stages. false: no device does anything of it.
+    // A GPU's part of an item that has been through all stages. false: no device works on it.
     bool (*load)(struct tachy_stage *st, void *worker, const struct tachy_item *item, struct tachy_stage_load *load);
     // Queues the stage's kernels for all regions of n items on the worker's stream, without the copies between host
     // and device, and does not wait. The device's context is current.
@@ -216,7 +216,7 @@ struct tachy_stage {
     int worker_of;   // index of the stage whose worker and state it is called with: its own, or another's
     int item_of;     // of the stage whose bytes of an item it uses: its own, or an earlier one's
     size_t item_at;  // where they begin in tachy_item.priv
-    // Of an ordered stage: pieces[0] is the item whose turn it is, and up to so many after it follow, in order. They have been
+    // For an ordered stage: pieces[0] is the item whose turn it is, and up to so many after it follow, in order. They have been
     // through the stages before this one and are only read; err[] has no element for them. Fewer, if the stream ends, fails or
     // begins anew there, or nothing is known of them (calibration, replay). Each is one more frame that waits, with all that it
     // holds, and one more of delay. Less than TACHY_STAGE_ITEMS. Set by open().

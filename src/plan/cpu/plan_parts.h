@@ -132,7 +132,7 @@ struct plan_step {
     };
 };
 
-// What a step computes, for people.
+// A step's description, for people.
 struct plan_label {
     enum tachy_plan_op op;
     char *name; // of the node it comes from, "" where it has none
@@ -142,7 +142,7 @@ struct plan_run {
     float *const *base;
 };
 
-// What one run needs; with several threads each has scratch and bases of its own.
+// The memory of one run; with several threads each has scratch and bases of its own.
 struct plan_workspace {
     struct plan_workspace *next;
     struct tachy_team *team; // NULL: the caller alone
@@ -152,7 +152,7 @@ struct plan_workspace {
     float *base[]; // [threads][bases]
 };
 
-// What is known about the choice of kernels.
+// The choice of kernels, as far as it is made.
 struct plan_choice {
     char *text; // see tachy_cpu_plan_choice()
     int effort; // that it was made with
@@ -208,7 +208,7 @@ void plan_guard_step(const struct tachy_cpu_plan *p, struct plan_workspace *w, c
 // Whether a step is long enough, and has rows enough, for more than one thread.
 bool plan_worth_splitting(const struct plan_step *s);
 
-// As tachy_cpu_refuses(), but values that nodes make may be float16: they are held as floats and not rounded, which is
+// tachy_cpu_refuses(), but values that nodes make may be float16: they are held as floats and not rounded, which is
 // for graphs that were made for another back end.
 const char *plan_refuses_form(const struct tachy_node *n);
 
@@ -262,9 +262,9 @@ int plan_convert_output(struct plan_build *b, const struct tachy_value *v, int i
 struct tachy_value *plan_input(const struct tachy_node *n, int i);
 // A step of `n` with its first operand and its output, of one row.
 int plan_begin(struct plan_build *b, const struct tachy_node *n, struct plan_step **out);
-// The same with its second operand.
+// Also with its second operand.
 int plan_begin_two(struct plan_build *b, const struct tachy_node *n, struct plan_step **out);
-// Where an operand lies, a constant in the plan's weights. NULL `v`: no base.
+// The place of an operand; a constant is in the plan's weights. NULL `v`: no base.
 int plan_operand(struct plan_build *b, const struct tachy_value *v, struct plan_ref *out);
 // A constant in the plan's weights, in its layout; negative when out of memory.
 ptrdiff_t plan_constant(struct plan_build *b, const struct tachy_value *v);
@@ -280,14 +280,14 @@ struct plan_step *plan_step(struct plan_build *b); // NULL when out of memory
 void plan_needs_scratch(struct tachy_cpu_plan *p, struct plan_step *s, size_t bytes);
 
 
-// What steps do (plan_run.c, plan_loops.c).
+// The functions of steps (plan_run.c, plan_loops.c).
 typedef void plan_run_fn(const struct plan_step *s, const struct plan_run *r, int row0, int row1);
 plan_run_fn plan_run_conv, plan_run_joined, plan_run_nothing, plan_run_narrow, plan_run_winograd, plan_run_deconv, plan_run_unary, plan_run_binary,
     plan_run_pool, plan_run_mean, plan_run_resize, plan_run_softmax, plan_run_copy, plan_run_frame, plan_run_reduce, plan_run_softmax_any,
     plan_run_spread, plan_run_select, plan_run_product, plan_run_conv_computed, plan_run_gather, plan_run_scatter, plan_run_top, plan_run_arg,
     plan_run_layer_norm, plan_run_group_norm, plan_run_grid, plan_run_cubic, plan_run_conv_int8, plan_run_binary_int8, plan_run_table, plan_run_function, plan_run_enter,
     plan_run_leave;
-// What a convolution's step reads and writes; `add` is memory for the added tensor's view.
+// The operands of a convolution's step; `add` is memory for the added tensor's view.
 struct tachy_conv_io plan_conv_io(const struct plan_step *s, const struct plan_run *r, struct tachy_view *add);
 // Goes to the next element of dims 0..rank-1 by `index`; false after the last.
 bool plan_next(const struct plan_copy *c, int rank, int64_t *index, ptrdiff_t *from, ptrdiff_t *to);
