@@ -1,5 +1,6 @@
 #include "base/base.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include "media/device.h"
 #include "source/source_ops.h"
 
@@ -56,6 +57,7 @@ static void *read_main(void *arg)
     int64_t seq;
     bool breaks, first = true;
     int err = TACHY_OK;
+    tachy_thread_name("tachy-reader"); // as in a run, which bench/gpu compares by threads' names
     while (tachy_now_ns() < atomic_load(&r->until_ns) && !(err = tachy_source_read_any(r->source, &f, &seq, &breaks, NULL))) {
         if (f && f->mem != (r->cpu ? TACHY_HOST : TACHY_DEVICE))
             err = TACHY_ERR_STATE;
