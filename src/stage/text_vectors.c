@@ -15,6 +15,7 @@ struct encoder {
     const struct tachy_text_network *net;
     const struct tachy_card_text *card;
     const struct tachy_log *log;
+    struct tachy_log errors; // of `log`, for the engine
     char *network, *merges; // paths
     tachy_vocabulary *vocabulary;
     tachy_engine *engine;
@@ -132,9 +133,9 @@ static int open_engine(struct encoder *e)
 {
     const struct tachy_tensor spec = {.rank = 2, .shape = {1, e->card->tokens}};
     const struct tachy_io shapes[] = {{*e->card->input ? e->card->input : NULL, spec}, {e->card->mask, spec}};
-    struct tachy_log errors = e->log ? *e->log : (struct tachy_log){0};
     struct tachy_engine_params p = tachy_engine_setup_params(e->net->setup);
-    errors.max_level = TACHY_LOG_ERR;
+    e->errors = e->log ? *e->log : (struct tachy_log){0};
+    e->errors.max_level = TACHY_LOG_ERR;
     p.provider = NULL; // what serves pictures may need a device, or one network's options
     p.provider_options = NULL;
     p.device = "cpu";
@@ -145,7 +146,7 @@ static int open_engine(struct encoder *e)
     p.shapes = shapes;
     p.nb_shapes = 1 + (*e->card->mask != '\0');
     p.settle = true;
-    p.log = &errors;
+    p.log = &e->errors;
     return tachy_engine_open(&e->engine, &p);
 }
 
