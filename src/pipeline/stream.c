@@ -263,6 +263,8 @@ int tachy_stream_push(tachy_stream *s, tachy_frame *f)
 
 void tachy_stream_flush(tachy_stream *s)
 {
+    if (!s)
+        return;
     pthread_mutex_lock(&s->pipeline->lock);
     atomic_store(&s->flushed, atomic_load(&s->next_push));
     pipeline_turn_look_all(s);
