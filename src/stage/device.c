@@ -277,6 +277,19 @@ void device_run(struct device_set *set, struct tachy_stage *st, void *state, con
     }
 }
 
+void device_run_where_it_was(struct device_set *set, struct tachy_stage *st, const struct tachy_piece pieces[], int n, int err[],
+                             void (*call)(struct device_group *p))
+{
+    for (int i = 0; i < n; i++) {
+        struct device_item *di = device_item_of(set->devices, pieces[i].item);
+        struct task_device *device = di->at ? di->at->device : set->devices->list;
+        di->at = NULL;
+        di->kind = 0;
+        err[i] = device_worker_on(set, device, &di->at);
+    }
+    device_run(set, st, NULL, pieces, n, err, true, call);
+}
+
 int device_queue(struct device_set *set, struct tachy_stage *st, struct tachy_item *const items[], int n, int regions,
                  void (*call)(struct device_group *p))
 {

@@ -148,6 +148,9 @@ void device_end(struct device_set *set);
 // may surround this one.
 void device_run(struct device_set *set, struct tachy_stage *st, void *state, const struct tachy_piece pieces[], int n,
                 int err[], bool keeps, void (*call)(struct device_group *p));
+// device_run() for a stage with workers of its own, on the device where the stage before has left each item; it keeps items.
+void device_run_where_it_was(struct device_set *set, struct tachy_stage *st, const struct tachy_piece pieces[], int n, int err[],
+                             void (*call)(struct device_group *p));
 // `queue` of struct tachy_stage_ops: `call` for n items, on set->now, of each of the first `regions`.
 int device_queue(struct device_set *set, struct tachy_stage *st, struct tachy_item *const items[], int n, int regions,
                  void (*call)(struct device_group *p));

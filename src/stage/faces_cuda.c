@@ -160,18 +160,9 @@ static void look(struct device_group *group)
     device_let_go(group);
 }
 
-// On the device that the frame was tracked on.
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
-    struct device_set *set = worker;
-    for (int i = 0; i < n; i++) {
-        struct device_item *di = device_item_of(set->devices, pieces[i].item);
-        struct task_device *device = di->at ? di->at->device : set->devices->list;
-        di->at = NULL;
-        di->kind = 0;
-        err[i] = device_worker_on(set, device, &di->at);
-    }
-    device_run(set, st, NULL, pieces, n, err, true, look);
+    device_run_where_it_was(worker, st, pieces, n, err, look);
 }
 
 // ---- A worker's part of a device
