@@ -171,8 +171,8 @@ static void tune_workers(struct run *r)
         pipeline_set_workers(r->pipeline, n);
 }
 
-// Seconds of the steady part, which begins once the first frame was written and each decoder has given one, but no later than a
-// time limit behind the first frame. Below 0: not yet.
+// Seconds since the steady part began: once the first frame is written and each decoder has given one, but no later than the time
+// limit after the first frame. Below 0: it has not begun.
 static double steady_s(struct run *r)
 {
     if (!atomic_load(&r->written))
@@ -184,9 +184,9 @@ static double steady_s(struct run *r)
     return r->steady_from_s > 0 ? now - r->steady_from_s : -1;
 }
 
-static void end_on_time(struct run *r)
+static void end_on_time(struct run *r, double t)
 {
-    if (!(r->p->time_limit_s > 0) || steady_s(r) < r->p->time_limit_s)
+    if (!(r->p->time_limit_s > 0) || t < r->p->time_limit_s)
         return;
     r->timed_out = true;
     atomic_store(&r->readers.stop, true);
@@ -197,10 +197,10 @@ static void add_point(struct tachy_slope *s, double t, double i)
     s->n++, s->t += t, s->i += i, s->tt += t * t, s->ti += t * i;
 }
 
-// What the workers have finished, for the steady rate: several decoders' frames are written in bursts of whole segments.
-static void count_frames(struct run *r)
+// Counts the frames that workers have finished, for the steady rate: with several decoders, frames are written in bursts of whole
+// segments. `t`: steady_s().
+static void count_frames(struct run *r, double t)
 {
-    double t = steady_s(r);
     int64_t done = atomic_load(&r->stream->nb_done);
     if (t < 0 || atomic_load(&r->readers.stop) || done == r->counted)
         return;
@@ -287,8 +287,9 @@ static int drain(struct run *r)
             break;
         }
         report_progress(r, &ps, false);
-        count_frames(r);
-        end_on_time(r);
+        double t = steady_s(r);
+        count_frames(r, t);
+        end_on_time(r, t);
         tune_workers(r);
     }
     atomic_store(&r->readers.stop, true);
