@@ -17,7 +17,7 @@ static bool runs(struct console *k)
 
 static int no_run(void) { return message_usage("no run goes on"); }
 
-// Of the process, in RAM now.
+// Memory of the process that is in RAM now.
 static double memory_mib(void)
 {
     long pages = 0;

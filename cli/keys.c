@@ -112,7 +112,7 @@ static void quit(const struct cli *c, char key)
 
 static void say_keys(const struct cli *c, char key);
 
-// What is left of an arrow key is none of them.
+// No row has a character of an arrow key's sequence, so arrow keys do nothing.
 static const struct key {
     const char *keys; // that do it
     const char *name, *what;

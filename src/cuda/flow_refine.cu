@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(COLUMNS * LINES) slopes(const __grid_constant_
 // Even columns of a tile's row, then odd ones: of either colour, a warp's pixels lie side by side.
 __device__ static int in_row(int x) { return (x & 1) * HALF + (x >> 1); }
 
-// What a thread keeps of a pixel: weights of its neighbours, the inverse of its 2x2 system, and the right side.
+// A thread's values for one pixel: weights of its neighbours, the inverse of its 2x2 system, and the right side.
 struct equation {
     float left, right, up, down, i11, i12, i22, b1, b2;
 };

@@ -74,7 +74,7 @@ int tachy_plan_deconv(struct tachy_graph *g);
 // Values between nodes become float16, for a back end that has it: after all others. What may grow too large
 // for it stays float32, as do the graph's inputs and outputs, and constants, which a back end converts.
 int tachy_plan_half(struct tachy_graph *g);
-// The same with bfloat16, which has float32's range; what small differences matter of stays float32 all the same.
+// The pass with bfloat16. It has float32's range, but nodes that are sensitive to small differences stay float32 all the same.
 int tachy_plan_bfloat(struct tachy_graph *g);
 // To F16 or BF16, but node i, counted from the first, computes in float32 if single[i]. `single` may be NULL.
 int tachy_plan_half_but(struct tachy_graph *g, enum tachy_dtype half, const bool *single);

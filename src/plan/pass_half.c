@@ -89,8 +89,8 @@ static struct tachy_value *cast_before(struct tachy_graph *g, struct tachy_node 
     return tachy_graph_node(g, before, TACHY_OP_RESHAPE, "cast", NULL, &v, 1, c) ? c : NULL;
 }
 
-// An output of the graph, or what has to be float32, behind a node that writes what it reads: made narrow and widened. `all`:
-// every other user gets the narrow value.
+// A node that writes the type it reads may feed an output of the graph, or a node that must read float32. Then its value is made
+// narrow and widened for these. `all`: every other user gets the narrow value.
 static int widen(struct tachy_graph *g, struct tachy_node *n, enum tachy_dtype type, bool all)
 {
     struct tachy_value *out = n->out, *half = tachy_graph_value(g, out->name, type, out->rank, out->shape);

@@ -25,7 +25,7 @@ struct tachy_logits_counts {
     int64_t sure, mask, maybe;
     int x0, y0, x1, y1;
 };
-// Of a whole map. `row`: scratch of x->from floats.
+// For a whole map. `row`: scratch of x->from floats.
 void tachy_logits_count(const struct tachy_logits *map, const struct tachy_logits_axis *x, const struct tachy_logits_axis *y, float offset,
                         float *row, struct tachy_logits_counts *to);
 

@@ -240,7 +240,7 @@ int cuda_pixel(const struct tachy_value *v);
 int cuda_stem_pixel(const struct tachy_value *v);
 // Whether the Transpose behind a Resize takes over: planes are written at once.
 bool cuda_joins(const struct tachy_node *n);
-// Whether a product of computed matrices writes what the Transpose behind it would.
+// Whether a product of computed matrices takes over the Transpose that reads it, and writes that one's output.
 bool cuda_product_joins(const struct tachy_node *n);
 // Whether every product that reads what Transpose t makes can read its input instead.
 bool cuda_turns(const struct tachy_node *t);
