@@ -275,7 +275,9 @@ static int check_verb(const struct parser *p)
         if (p->c->inner)
             v = p->c->inner;
         const char *own = shown(p->used[i], name, sizeof(name)), *other = habit(own);
-        if (other)
+        if (p->used[i]->verbs & v->by_path)
+            message_error("tachy %s takes %s as --%s", v->name, own, p->used[i]->path);
+        else if (other)
             message_error("%s does not belong to tachy %s; did you mean %s?", own, v->name, other);
         else
             message_error("%s does not belong to tachy %s; `tachy help %s` lists its options", own, v->name, v->name);

@@ -126,7 +126,10 @@ static int check_settings(const struct curate *c, bool anew)
         before = err == TACHY_OK ? json_loads(old, 0, NULL) : NULL;
         json_t *settings = json_object_get(before, "settings");
         const char *key = settings ? difference(settings, json_object_get(now, "settings")) : "job.json";
-        if (err == TACHY_OK && key)
+        if (err == TACHY_OK && key && !strcmp(key, "images"))
+            err = tachy_fail(c->log, TACHY_ERR_EXISTS, "%s has no pictures, which this run asks for; name another folder with -o, or "
+                             "start over with -y", c->ledger->dir);
+        else if (err == TACHY_OK && key)
             err = tachy_fail(c->log, TACHY_ERR_EXISTS, "%s holds results of other settings (%s); name another folder with -o, or start over "
                              "with -y", c->ledger->dir, key);
     } else if (err == TACHY_OK) {

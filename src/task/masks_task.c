@@ -20,7 +20,7 @@ static const struct tachy_task_stage stages[] = {
 };
 
 static const struct tachy_example examples[] = {
-    {"tachy masks --model sam2.onnx photos/ -o masks/", "a mask of each thing in each photo, as JSON lines"},
+    {"tachy masks --model sam2.onnx photos/ -f json -o masks/", "a mask of each thing in each photo, as JSON lines"},
     {"tachy masks --model sam2.onnx street.mp4 --box 30%,20%,10%,40% -o car.jsonl", "what is in a box, in every frame"},
     {"tachy masks --model sam2.onnx --point 640,300 --point 200,300,0 photo.jpg -o seen.png", "the thing at one point but not at another, over the photo"},
     {"tachy masks --model sam2.onnx --find person party.mp4", "writes party.masks.mp4: each person in a colour"},

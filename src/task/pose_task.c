@@ -8,6 +8,8 @@ static const struct tachy_option options[] = {
      .help = "model card of the points; --model says the same"},
     {"pose.detector", NULL, 0, TACHY_OPT_STRING, "person", .arg = "NAME", .group = "Tracking", .over = "tracking.detector",
      .help = "model card of the person detector; --detector says the same"},
+    {"pose.max_people", NULL, 0, TACHY_OPT_INT, "1", .min = 1, .max = TACHY_MAX_FOLLOWED, .group = "Tracking",
+     .over = "tracking.max_num_faces", .help = "most people of a frame; --max-people says the same"},
     {0},
 };
 

@@ -409,6 +409,15 @@ class Curate(common.Case):
         self.assertEqual(out["lowest"], got[order[-1]]["picture"])
         self.assertEqual(out["limit"], sum(b <= limit + 1e-6 for b in blur))
 
+    def test_a_task_has_its_own_settings(self):
+        two = self.inputs / "two.png"
+        ffmpeg(*("-i", DEPS / "media" / "astronaut.png") * 2, "-filter_complex", "hstack", two)
+        job = self.tmp / "job.yaml"
+        job.write_text("version: 1\npose: {max_people: 2}\n")
+        self.curate(job, two, tasks="pose")
+        self.curate(two, tasks="pose", out="one")
+        self.assertEqual([len(self.results(out)[0]["pose"]["regions"]) for out in ("out", "one")], [2, 1])
+
     def test_scenes(self):
         """Pieces of known lengths, most with motion, joined."""
         parts = (("-f", "lavfi", "-i", "testsrc2=320x240:r=25"), ("-f", "lavfi", "-i", "mandelbrot=320x240:r=25"),
@@ -491,7 +500,8 @@ class Curate(common.Case):
                 (("--keep", "pose.score > 1"), "curate.tasks has no task pose", 2),
                 (("--tasks", "detect"), "detect is there twice", 2),
                 (("--tasks", "animate"), "animate makes pictures", 1),
-                (("--pose.max_people", "x"), "pose.max_people", 2),
+                (("--pose.max_people", "0"), "1 to 32", 2),
+                (("--max-people", "2"), "takes --max-faces as --tracking.max_num_faces", 2),
                 (("--tasks", "quality", "--quality.report", "r.json"), "run tachy quality with it", 2),
                 (("--tasks", "faces", "--faces.names", "n.csv"), "run tachy faces with it", 2),
                 (("--detect.when", "detect > 1"), "is not known yet", 2),
@@ -503,6 +513,8 @@ class Curate(common.Case):
         self.curate(self.inputs)
         p = self.curate(self.inputs, "--keep", "detect", check=False)
         self.assertIn("holds results of other settings (curate.keep)", p.stderr)
+        p = self.curate(self.inputs, "--to", "coco", check=False)
+        self.assertIn("has no pictures", p.stderr)
         p = self.curate(self.inputs, "--keep", "blurr < 1", "-y", check=False)
         p = run("curate", "--tasks", "detect", "--keep", "blurr < 1", "-y", "-o", self.tmp / "out", self.inputs)
         self.assertIn("blurr, which a condition or keep names, had no value", p.stderr)
