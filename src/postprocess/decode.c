@@ -69,7 +69,8 @@ static int wrong(const struct tachy_decoder *d, const char *output, const char *
     va_start(ap, fmt);
     vsnprintf(what, sizeof(what), fmt, ap);
     va_end(ap);
-    return tachy_fail(d->log, TACHY_ERR_MISMATCH, "model %s: the output `%s` %s", d->name, output, what);
+    return *output ? tachy_fail(d->log, TACHY_ERR_MISMATCH, "model %s: the output `%s` %s", d->name, output, what)
+                   : tachy_fail(d->log, TACHY_ERR_MISMATCH, "model %s: its output %s", d->name, what);
 }
 
 // The output of this name as `rows` rows.
@@ -178,7 +179,7 @@ static int check_cols(struct tachy_decoder *d)
         return wrong(d, c->points[0], "has no %d points a box", c->nb_points);
     bool background = c->how == TACHY_SCORES_SOFTMAX && c->nothing != INT_MAX;
     if (c->nb_labels && c->kind != TACHY_DECODE_CORNERS && c->nb_labels != (int)classes - background)
-        return wrong(d, inside ? c->output[0] : c->scores[0], "has %lld classes, its card names %d",
+        return wrong(d, inside ? c->output[0] : c->scores[0], "has %lld classes, but the card or --labels names %d",
                      (long long)classes - background, c->nb_labels);
     d->nb_classes = (int)classes;
     return TACHY_OK;
@@ -243,7 +244,7 @@ static int open_other(struct tachy_decoder *d, const struct tachy_io *io, int nb
     if (n < unit || (c->kind == TACHY_DECODE_HEATMAPS && maps != unit))
         return wrong(d, c->output[0], "has no %d points of the card", c->nb_points);
     if (c->kind == TACHY_DECODE_CLASSES && c->nb_labels && c->nb_labels != n)
-        return wrong(d, c->output[0], "has %lld classes, its card names %d", (long long)n, c->nb_labels);
+        return wrong(d, c->output[0], "has %lld classes, but the card or --labels names %d", (long long)n, c->nb_labels);
     d->nb_classes = (int)n;
     d->part[0].rows = c->kind == TACHY_DECODE_HEATMAPS ? t->shape[t->rank - (c->layout == TACHY_NCHW ? 2 : 3)] : 1;
     d->part[0].cols = n / d->part[0].rows;

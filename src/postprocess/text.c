@@ -110,7 +110,9 @@ void tachy_text_number(struct tachy_text *t, float v)
         for (int digits = 6; digits <= 9 && !done; digits++)
             done = fixed(to, size, digits);
     }
-    if (!done)
+    if (!done && size >= 1e6f && size <= 1 << 24 && size == truncf(size)) // a packed colour reads as the whole number that it is
+        snprintf(text, sizeof(text), "%.0f", (double)v);
+    else if (!done)
         any(text, sizeof(text), v);
     size_t n = strlen(text);
     if (!room(t, n))

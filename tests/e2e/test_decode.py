@@ -333,7 +333,7 @@ class Decode(common.Case):
         self.assertIn("`output` has 301580 numbers a picture, which are no 3549 boxes", p.stderr)
         p = self.tool(self.card([{**entry, "labels": ["a", "b"]}]), {"output": np.zeros((1, 3549, 85), np.float32)},
                       check=False)
-        self.assertIn("has 80 classes, its card names 2", p.stderr)
+        self.assertIn("has 80 classes, but the card or --labels names 2", p.stderr)
         p = self.tool(self.card([{**entry, "strides": 8}]), {"output": np.zeros((1, 3549, 85), np.float32)}, check=False)
         self.assertIn("`outputs[0].strides` must be an array", p.stderr)
         p = self.tool(self.card([{"meaning": "points", "name": "x", "points": 3, "order": "xq"}]),
