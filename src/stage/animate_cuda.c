@@ -206,7 +206,7 @@ static void animate_all(struct device_group *p)
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
-    device_run_where_it_was(worker, st, pieces, n, err, animate_all);
+    device_run_where_it_is(worker, st, pieces, n, err, animate_all);
 }
 
 static int sync(struct tachy_stage *st, struct tachy_item *item)

@@ -2,7 +2,7 @@
 
 #include "base/cpu.h"
 #include "postprocess/fit_cuda.h"
-#include "stage/composite_cuda.h"
+#include "stage/device.h"
 
 #include <stdlib.h>
 
@@ -125,7 +125,7 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
     tachy_frame_unref(picture);
     err[0] = background_reader_at(p->reader, tachy_item_time(st->task, item), &host);
     if (err[0] == TACHY_OK)
-        err[0] = composite_cuda_device(tachy_masks_of(st), item, &device);
+        err[0] = device_of_item(st->task->devices, item, &device);
     if (err[0] == TACHY_OK)
         err[0] = bring(p, device, host, picture);
     tachy_frame_unref(&host);

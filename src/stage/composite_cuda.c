@@ -33,16 +33,6 @@ static struct tachy_mask_eye *eye_of(const struct device_group *p, const struct 
     return tachy_mask_eye(stage_of(p)->base.masks, item, region);
 }
 
-int composite_cuda_device(const struct tachy_masks *m, const struct tachy_item *item, struct task_device **out)
-{
-    struct task_devices *d = m->st->task->devices;
-    const struct tachy_mask_eye *first = tachy_mask_eye(m, item, 0);
-    int err = device_of_item(d, item, out);
-    if (err == TACHY_OK && !*out)
-        *out = item->result.eyes && first->there ? first->there->device : d->list;
-    return err;
-}
-
 // ---- Where pictures go ----
 
 // Grey is composited into the luma alone.
@@ -317,17 +307,7 @@ static void composite(struct device_group *p)
 
 void composite_cuda_run(struct tachy_stage *st, struct device_set *set, const struct tachy_piece pieces[], int n, int err[])
 {
-    const struct composite_cuda *c = tachy_stage_priv(st);
-    for (int i = 0; i < n; i++) {
-        struct device_item *di = device_item_of(set->devices, pieces[i].item);
-        struct task_device *device;
-        di->at = NULL;
-        di->kind = 0;
-        err[i] = composite_cuda_device(c->base.masks, pieces[i].item, &device);
-        if (err[i] == TACHY_OK)
-            err[i] = device_worker_on(set, device, &di->at);
-    }
-    device_run(set, st, NULL, pieces, n, err, true, composite);
+    device_run_where_it_is(set, st, pieces, n, err, composite);
 }
 
 int composite_cuda_sync(struct tachy_stage *st, struct tachy_item *item)

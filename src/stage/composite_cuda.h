@@ -19,10 +19,6 @@ struct composite_cuda_item {
     double pixels;
 };
 
-// The device that an item is composited on: that of its frame or, if that is gone or the host's, of its masks.
-// TACHY_ERR_UNSUPPORTED, logged: none of the task's.
-int composite_cuda_device(const struct tachy_masks *m, const struct tachy_item *item, struct task_device **out);
-
 // Queues the composites and sets item->pending; on failure nothing is on its way any more.
 void composite_cuda_run(struct tachy_stage *st, struct device_set *set, const struct tachy_piece pieces[], int n, int err[]);
 // The worker's writer of lines on the device that the item was composited on.

@@ -194,7 +194,8 @@ static struct task_device *idlest(struct task_devices *d)
     return best;
 }
 
-int device_of_item(struct task_devices *d, const struct tachy_item *item, struct task_device **out)
+// The one that has the item's picture; *out NULL: it is on the host, or gone.
+static int device_of_picture(struct task_devices *d, const struct tachy_item *item, struct task_device **out)
 {
     const struct device_item *di = device_item_of(d, item);
     const tachy_frame *f = di->frame ? di->frame : item->in;
@@ -206,6 +207,15 @@ int device_of_item(struct task_devices *d, const struct tachy_item *item, struct
     return TACHY_OK;
 }
 
+int device_of_item(struct task_devices *d, const struct tachy_item *item, struct task_device **out)
+{
+    const struct device_worker *at = device_item_of(d, item)->at;
+    int err = device_of_picture(d, item, out);
+    if (err == TACHY_OK && !*out)
+        *out = at ? at->device : d->list;
+    return err;
+}
+
 int device_begin(struct device_set *set, struct tachy_item *item, struct task_device *preferred)
 {
     struct task_devices *d = set->devices;
@@ -213,7 +223,7 @@ int device_begin(struct device_set *set, struct tachy_item *item, struct task_de
     struct task_device *device;
     device_end(set); // of an item that failed
     di->at = NULL;
-    int err = device_of_item(d, item, &device);
+    int err = device_of_picture(d, item, &device);
     if (err < 0)
         return err;
     if (!device)
@@ -277,15 +287,17 @@ void device_run(struct device_set *set, struct tachy_stage *st, void *state, con
     }
 }
 
-void device_run_where_it_was(struct device_set *set, struct tachy_stage *st, const struct tachy_piece pieces[], int n, int err[],
-                             void (*call)(struct device_group *p))
+void device_run_where_it_is(struct device_set *set, struct tachy_stage *st, const struct tachy_piece pieces[], int n, int err[],
+                            void (*call)(struct device_group *p))
 {
     for (int i = 0; i < n; i++) {
         struct device_item *di = device_item_of(set->devices, pieces[i].item);
-        struct task_device *device = di->at ? di->at->device : set->devices->list;
+        struct task_device *device;
+        err[i] = device_of_item(set->devices, pieces[i].item, &device);
         di->at = NULL;
         di->kind = 0;
-        err[i] = device_worker_on(set, device, &di->at);
+        if (err[i] == TACHY_OK)
+            err[i] = device_worker_on(set, device, &di->at);
     }
     device_run(set, st, NULL, pieces, n, err, true, call);
 }

@@ -132,8 +132,8 @@ void device_set_close(struct device_set *set);
 // The worker on that device, opened if it is not there yet.
 int device_worker_on(struct device_set *set, struct task_device *device, struct device_worker **out);
 
-// Finds the device that has the picture of an item; *out NULL: it is on the host, or gone. TACHY_ERR_UNSUPPORTED, logged:
-// it is on a device that is not the task's.
+// Finds the device of an item: the one that has its picture or, if that is on the host or gone, the one that last worked on
+// the item, else the task's first. TACHY_ERR_UNSUPPORTED, logged: the picture is on a device that is not the task's.
 int device_of_item(struct task_devices *d, const struct tachy_item *item, struct task_device **out);
 // Before the first call for an item of a worker: it is worked on from here on, up to device_end(), where its picture is,
 // else on `preferred`, else (NULL) on the idlest device.
@@ -148,9 +148,9 @@ void device_end(struct device_set *set);
 // may surround this one.
 void device_run(struct device_set *set, struct tachy_stage *st, void *state, const struct tachy_piece pieces[], int n,
                 int err[], bool keeps, void (*call)(struct device_group *p));
-// device_run() for a stage with workers of its own, on the device where the stage before has left each item; it keeps items.
-void device_run_where_it_was(struct device_set *set, struct tachy_stage *st, const struct tachy_piece pieces[], int n, int err[],
-                             void (*call)(struct device_group *p));
+// device_run() for a stage with workers of its own, on each item's device, see device_of_item(); set->now stays.
+void device_run_where_it_is(struct device_set *set, struct tachy_stage *st, const struct tachy_piece pieces[], int n, int err[],
+                            void (*call)(struct device_group *p));
 // `queue` of struct tachy_stage_ops: `call` for n items, on set->now, of each of the first `regions`.
 int device_queue(struct device_set *set, struct tachy_stage *st, struct tachy_item *const items[], int n, int regions,
                  void (*call)(struct device_group *p));

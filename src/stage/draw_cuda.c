@@ -122,17 +122,7 @@ static void draw(struct device_group *p)
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
-    struct device_set *set = worker;
-    for (int i = 0; i < n; i++) {
-        struct device_item *di = device_item_of(set->devices, pieces[i].item);
-        struct task_device *device;
-        di->at = NULL;
-        di->kind = 0;
-        err[i] = device_of_item(set->devices, pieces[i].item, &device);
-        if (err[i] == TACHY_OK)
-            err[i] = device_worker_on(set, device ? device : set->devices->list, &di->at);
-    }
-    device_run(set, st, NULL, pieces, n, err, true, draw);
+    device_run_where_it_is(worker, st, pieces, n, err, draw);
 }
 
 static int sync(struct tachy_stage *st, struct tachy_item *item)

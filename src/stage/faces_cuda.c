@@ -162,7 +162,7 @@ static void look(struct device_group *group)
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
-    device_run_where_it_was(worker, st, pieces, n, err, look);
+    device_run_where_it_is(worker, st, pieces, n, err, look);
 }
 
 // ---- A worker's part of a device

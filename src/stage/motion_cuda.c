@@ -165,15 +165,7 @@ static void compare(struct device_group *p)
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
-    struct device_set *set = worker;
-    for (int i = 0; i < n; i++) {
-        struct device_item *di = device_item_of(set->devices, pieces[i].item);
-        struct task_device *device = device_with(set->devices, tachy_pair_of(st, pieces[i].item)->here->surface->device);
-        di->at = NULL;
-        di->kind = 0;
-        err[i] = device_worker_on(set, device ? device : set->devices->list, &di->at);
-    }
-    device_run(set, st, NULL, pieces, n, err, true, compare);
+    device_run_where_it_is(worker, st, pieces, n, err, compare);
 }
 
 static void queue_group(struct device_group *p)
