@@ -1,5 +1,5 @@
-#include "memory.h"
 #include "pipeline_bench.h"
+#include "profile/system.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ json_t *bench_soak(bool quick)
     for (int i = 0; i < WARM + sources && err == TACHY_OK; i++) {
         err = one_source(p, i);
         if (i >= WARM)
-            rss[i - WARM] = bench_resident_bytes();
+            rss[i - WARM] = (double)tachy_resident_memory();
     }
     if (err < 0)
         goto error;

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 // Commands that act on a run while it goes on, typed at a prompt.
 
@@ -16,18 +15,6 @@ static bool runs(struct console *k)
 }
 
 static int no_run(void) { return message_usage("no run goes on"); }
-
-// Memory of the process that is in RAM now.
-static double memory_mib(void)
-{
-    long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "re");
-    if (f && fscanf(f, "%*s %ld", &pages) != 1)
-        pages = 0;
-    if (f)
-        fclose(f);
-    return (double)pages * (double)sysconf(_SC_PAGESIZE) / (1 << 20);
-}
 
 char *console_stats(tachy_control *control)
 {
@@ -43,7 +30,7 @@ char *console_stats(tachy_control *control)
     const struct tachy_latency *l = &s.summary.latency;
     if (s.state != TACHY_RUN_IDLE)
         snprintf(now, sizeof(now), "From read to written: p50 %.1f, p95 %.1f, p99 %.1f ms; memory now %.0f MiB\n", l->p50_ms, l->p95_ms,
-                 l->p99_ms, memory_mib());
+                 l->p99_ms, (double)s.resident_memory / (1 << 20));
     int n = asprintf(&all, "%s%s%s%s", tachy_run_state_name(s.state), what, s.totals.runs ? summary : "", now);
     tachy_free(summary);
     return n < 0 ? NULL : all;

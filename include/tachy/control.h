@@ -123,6 +123,7 @@ struct tachy_snapshot {
     struct tachy_totals totals;
     int nb_streams;               // of those that go on, the first TACHY_STREAM_FIGURES
     struct tachy_stream_figures streams[TACHY_STREAM_FIGURES];
+    int64_t resident_memory;      // bytes of the process that are in RAM; 0: the system does not say
 };
 
 // TACHY_ERR_NOMEM: *s is zeroed.

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/thread.h"
+#include "profile/system.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -378,6 +379,7 @@ int tachy_control_snapshot_sized(size_t s_size, tachy_control *c, struct tachy_s
     }
     tachy_prof_histogram(sum, -1, &t->latency, NULL);
     tachy_aligned_free(sum);
+    now.resident_memory = tachy_resident_memory();
     tachy_sized_out(s, s_size, &now, sizeof(now));
     return TACHY_OK;
 }

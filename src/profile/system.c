@@ -134,6 +134,17 @@ double tachy_peak_memory_mib(void)
     return (double)kib / 1024;
 }
 
+int64_t tachy_resident_memory(void)
+{
+    long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    if (f && fscanf(f, "%*s %ld", &pages) != 1)
+        pages = 0;
+    if (f)
+        fclose(f);
+    return (int64_t)pages * sysconf(_SC_PAGESIZE);
+}
+
 void tachy_forget_peak_memory(void)
 {
     FILE *f = fopen("/proc/self/clear_refs", "we");

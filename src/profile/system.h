@@ -17,6 +17,8 @@ struct tachy_system {
 // /sys for example, else the real one.
 void tachy_system_read(struct tachy_system *s, const char *root);
 
+// Bytes of this process that are in RAM now; 0: the system does not say.
+int64_t tachy_resident_memory(void);
 // The most memory that this process has had so far, in MiB.
 double tachy_peak_memory_mib(void);
 // From now on: what was done before does not count, if the system lets the peak be reset.

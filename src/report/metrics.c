@@ -190,19 +190,19 @@ static int count_fds(void)
     return n - 1; // without the folder's own
 }
 
-static void put_process(FILE *f)
+static void put_process(FILE *f, const struct tachy_snapshot *s)
 {
-    enum { THREADS = 20, START = 22, VIRTUAL = 23, RESIDENT = 24 };
+    enum { THREADS = 20, START = 22, VIRTUAL = 23 };
     struct rusage u;
     struct rlimit most;
     double v, boot;
     if (getrusage(RUSAGE_SELF, &u) == 0) {
-        double s = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
-        one(f, "process_cpu_seconds_total", "counter", "CPU time of the process, user and system.", s);
+        double cpu = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+        one(f, "process_cpu_seconds_total", "counter", "CPU time of the process, user and system.", cpu);
         one(f, "process_resident_memory_max_bytes", "gauge", "Most memory that was in RAM.", 1024.0 * (double)u.ru_maxrss);
     }
-    if (read_stat(&v, RESIDENT))
-        one(f, "process_resident_memory_bytes", "gauge", "Memory of the process that is in RAM.", v * (double)sysconf(_SC_PAGESIZE));
+    if (s->resident_memory)
+        one(f, "process_resident_memory_bytes", "gauge", "Memory of the process that is in RAM.", (double)s->resident_memory);
     if (read_stat(&v, VIRTUAL))
         one(f, "process_virtual_memory_bytes", "gauge", "Address space of the process.", v);
     if (read_stat(&v, START) && read_boot(&boot))
@@ -235,7 +235,7 @@ int tachy_snapshot_metrics_sized(size_t s_size, char **text, const struct tachy_
     put_state(f, s);
     put_queues(f, &s->queues);
     put_streams(f, s);
-    put_process(f);
+    put_process(f, s);
     tachy_numeric_leave(before);
     bool bad = ferror(f);
     if (fclose(f) == 0 && !bad)

@@ -112,6 +112,6 @@ tachy_frame tachy_infer_part(const tachy_frame *f, const struct tachy_rect *r);
 
 // Whether it may take several pictures in a run; tachy_infer_try() knows.
 bool tachy_infer_batches(const struct tachy_infer *in);
-// Opens an engine for `batch` pictures beside what is open, runs it on black ones and closes it: ms per picture, and the bytes of
-// memory that the process had in use with it. Logs nothing. As tachy_engine_open() and tachy_engine_run().
-int tachy_infer_try(const struct tachy_infer *in, int batch, double *ms, int64_t *resident);
+// Opens an engine for `batch` pictures beside what is open, runs it on black ones and closes it: ms per picture, and by how
+// many bytes the resident memory grew with it. Logs nothing. As tachy_engine_open() and tachy_engine_run().
+int tachy_infer_try(const struct tachy_infer *in, int batch, double *ms, int64_t *grown);

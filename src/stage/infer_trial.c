@@ -1,7 +1,5 @@
+#include "profile/system.h"
 #include "stage/infer_priv.h"
-
-#include <stdio.h>
-#include <unistd.h>
 
 // Runs of a network with made-up pictures, for who looks for the batch size that pays.
 
@@ -10,7 +8,7 @@ bool tachy_infer_batches(const struct tachy_infer *in)
     return !in->nb_states && !in->pretends && in->net[TACHY_INFER_FULL].nb_in == 1;
 }
 
-int tachy_infer_try(const struct tachy_infer *in, int batch, double *ms, int64_t *resident)
+int tachy_infer_try(const struct tachy_infer *in, int batch, double *ms, int64_t *grown)
 {
     enum { LEAST_MS = 60, MOST_RUNS = 50 };
     const struct tachy_infer_net *net = &in->net[TACHY_INFER_FULL];
@@ -18,6 +16,7 @@ int tachy_infer_try(const struct tachy_infer *in, int batch, double *ms, int64_t
     struct tachy_log quiet = {0}; // what does not fit is no error here
     const struct tachy_log *log = in->st->task->log;
     tachy_engine *e = NULL;
+    int64_t before = tachy_resident_memory();
     in->st->task->log = log ? &quiet : NULL;
     int err = infer_open_engine(in, net, batch, 0, &e);
     if (err == TACHY_OK)
@@ -33,11 +32,7 @@ int tachy_infer_try(const struct tachy_infer *in, int batch, double *ms, int64_t
     if (err == TACHY_OK)
         err = tachy_engine_time(e, t.in, t.out, (int)TACHY_CLAMP(LEAST_MS / TACHY_MAX(*ms, 0.01), 2, MOST_RUNS), ms);
     *ms /= batch;
-    long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "re");
-    *resident = f && fscanf(f, "%*s %ld", &pages) == 1 ? (int64_t)pages * sysconf(_SC_PAGESIZE) : 0;
-    if (f)
-        fclose(f);
+    *grown = tachy_resident_memory() - before;
     in->st->task->log = log;
     infer_tensors_free(&t);
     tachy_engine_close(&e);

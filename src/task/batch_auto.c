@@ -67,27 +67,25 @@ struct network {
     const struct tachy_log *log;
 };
 
-// The number after a word in a file of /proc, in its units; 0: it is not there.
-static int64_t number_in(const char *path, const char *word)
+// Bytes; 0: the system does not say.
+static int64_t available_memory(void)
 {
     char line[256];
-    long long value = 0;
-    size_t n = strlen(word);
-    FILE *f = fopen(path, "re");
-    while (f && !value && fgets(line, sizeof(line), f))
-        if (!strncmp(line, word, n))
-            sscanf(line + n, "%lld", &value);
+    long long kib = 0;
+    FILE *f = fopen("/proc/meminfo", "re");
+    while (f && fgets(line, sizeof(line), f) && sscanf(line, "MemAvailable: %lld", &kib) != 1)
+        ;
     if (f)
         fclose(f);
-    return value;
+    return (int64_t)kib << 10;
 }
 
 static int try_network(void *user, int batch, double *ms)
 {
     struct network *n = user;
-    int64_t before = number_in("/proc/self/status", "VmRSS:") << 10, most = 0;
-    int err = tachy_infer_try(n->infer, batch, ms, &most);
-    if (err == TACHY_OK && batch > 1 && n->budget && most - before > n->budget)
+    int64_t grown;
+    int err = tachy_infer_try(n->infer, batch, ms, &grown);
+    if (err == TACHY_OK && batch > 1 && n->budget && grown > n->budget)
         err = TACHY_ERR_NOMEM;
     if (err == TACHY_OK)
         tachy_msg(n->log, TACHY_LOG_VERBOSE, "--batch auto: %d pictures in a run take %.3f ms each", batch, *ms);
@@ -107,7 +105,7 @@ int tachy_batch_of_task(const char *name, const tachy_settings *s, int *best, co
             n.infer = tachy_stage_priv(t->stage[i]);
     n.budget = tachy_settings_int(s, "processing.max_memory") << 20;
     if (!n.budget)
-        n.budget = number_in("/proc/meminfo", "MemAvailable:") << 9;
+        n.budget = available_memory() / 2;
     if (err == TACHY_OK && n.infer && tachy_infer_batches(n.infer)) {
         err = tachy_batch_find(256, try_network, &n, best);
         if (err == TACHY_OK)
