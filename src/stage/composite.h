@@ -49,7 +49,15 @@ void tachy_composite_worker_close(void *worker);
 void tachy_composite_name(const struct tachy_composite_stage *c, struct tachy_item *item);
 
 // picture.c: the first picture of a file in another format and size, as a frame of the caller's. On failure *out is NULL.
-int tachy_read_picture(const char *file, const struct tachy_convert_to *to, tachy_frame **out, const struct tachy_log *log);
+// With `video`, it is also NULL for a video, and *video says so.
+int tachy_read_picture(const char *file, const struct tachy_convert_to *to, tachy_frame **out, bool *video,
+                       const struct tachy_log *log);
+// A matte of all frames of a stream, as stored, that `draw` draws as shown; replaces *matte (tachy_aligned_free()).
+int tachy_matte_make(uint8_t **matte, const struct tachy_video_info *video,
+                     int (*draw)(struct tachy_stage *st, uint8_t *shown, int w, int h), struct tachy_stage *st);
+// Mixes a picture's grey, stretched to w x h, into `shown` pixel by pixel; `video` as of tachy_read_picture().
+int tachy_matte_mix(uint8_t *shown, int w, int h, const char *file, uint8_t (*mix)(uint8_t, uint8_t), bool *video,
+                    const struct tachy_log *log);
 
 // background.c: the picture behind the item; NULL: there is none.
 tachy_frame *tachy_background_of(const struct tachy_composite_stage *c, const struct tachy_item *item);

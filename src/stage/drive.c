@@ -111,7 +111,7 @@ static int read_portrait(const char *file, const tachy_frame *like, tachy_frame 
         fit_inside(&to, info->width, info->height, like->width, like->height);
     tachy_source_close(&source);
     if (err == TACHY_OK)
-        err = tachy_read_picture(file, &to, out, log);
+        err = tachy_read_picture(file, &to, out, NULL, log);
     if (err == TACHY_OK && like && ((*out)->width != like->width || (*out)->height != like->height))
         err = frame_black(out, like);
     return err;

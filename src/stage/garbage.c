@@ -60,23 +60,12 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
 
 // ---- When a pipeline begins ----
 
-static int multiply(uint8_t *shown, int w, int h, const char *file, const struct tachy_log *log)
-{
-    const struct tachy_convert_to to = {.format = TACHY_PIX_GRAY8, .width = w, .height = h, .color = {.range = 2}};
-    tachy_frame *grey;
-    int err = tachy_read_picture(file, &to, &grey, log);
-    for (int y = 0; err == TACHY_OK && y < h; y++) {
-        const uint8_t *row = grey->data[0] + y * grey->stride[0];
-        for (int x = 0; x < w; x++, shown++)
-            *shown = (uint8_t)((*shown * row[x] + 127) / 255);
-    }
-    tachy_frame_unref(&grey);
-    return err;
-}
+static uint8_t multiply(uint8_t a, uint8_t b) { return (uint8_t)((a * b + 127) / 255); }
 
 // Inside of any rectangle, and as bright as every picture.
-static int draw(const struct garbage *g, uint8_t *shown, int w, int h, const struct tachy_log *log)
+static int draw(struct tachy_stage *st, uint8_t *shown, int w, int h)
 {
+    const struct garbage *g = tachy_stage_priv(st);
     struct tachy_garbage_rect r;
     bool rectangles = false;
     for (size_t i = 0; i < g->nb_items; i++)
@@ -88,24 +77,13 @@ static int draw(const struct garbage *g, uint8_t *shown, int w, int h, const str
     int err = TACHY_OK;
     for (size_t i = 0; i < g->nb_items && err == TACHY_OK; i++)
         if (!tachy_garbage_parse(g->item[i], &r))
-            err = multiply(shown, w, h, g->item[i], log);
+            err = tachy_matte_mix(shown, w, h, g->item[i], multiply, NULL, st->task->log);
     return err;
 }
 
 static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
-    struct garbage *g = tachy_stage_priv(st);
-    bool turned = video->rotation % 180;
-    int w = turned ? video->height : video->width, h = turned ? video->width : video->height;
-    size_t n = (size_t)w * (size_t)h;
-    tachy_aligned_free(g->matte);
-    g->matte = tachy_aligned_alloc(n);
-    uint8_t *shown = tachy_aligned_alloc(n);
-    int err = g->matte && shown ? draw(g, shown, w, h, st->task->log) : TACHY_ERR_NOMEM;
-    if (err == TACHY_OK)
-        tachy_garbage_turn(g->matte, shown, w, h, video->rotation, video->flipped);
-    tachy_aligned_free(shown);
-    return err;
+    return tachy_matte_make(&((struct garbage *)tachy_stage_priv(st))->matte, video, draw, st);
 }
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])

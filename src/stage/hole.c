@@ -80,63 +80,30 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
 
 // ---- What does not change ----
 
-static int is_video(const char *file, bool *video, const struct tachy_log *log)
-{
-    tachy_source *source;
-    int err = tachy_source_open(&source, tachy_source_params(.url = file, .threads = 1, .log = log));
-    *video = err == TACHY_OK && !tachy_source_info(source)->still;
-    tachy_source_close(&source);
-    return err;
-}
+static uint8_t add_bright(uint8_t hole, uint8_t grey) { return grey >= 256 / BRIGHT ? 255 : hole; }
 
-static int add_picture(uint8_t *shown, int w, int h, const char *file, const struct tachy_log *log)
+static int draw(struct tachy_stage *st, uint8_t *shown, int width, int height)
 {
-    const struct tachy_convert_to to = {.format = TACHY_PIX_GRAY8, .width = w, .height = h, .color = {.range = 2}};
-    tachy_frame *grey;
-    int err = tachy_read_picture(file, &to, &grey, log);
-    for (int y = 0; err == TACHY_OK && y < h; y++) {
-        const uint8_t *row = grey->data[0] + y * grey->stride[0];
-        for (int x = 0; x < w; x++)
-            shown[(size_t)y * (size_t)w + (size_t)x] |= row[x] >= 256 / BRIGHT ? 255 : 0;
-    }
-    tachy_frame_unref(&grey);
-    return err;
-}
-
-static int draw(struct hole *h, uint8_t *shown, int width, int height, const struct tachy_log *log)
-{
+    const struct hole *h = tachy_stage_priv(st);
     struct tachy_garbage_rect r;
     int err = TACHY_OK;
     memset(shown, 0, (size_t)width * (size_t)height);
-    for (size_t i = 0; i < h->nb_items && err == TACHY_OK; i++) {
-        if (tachy_garbage_parse(h->item[i].file, &r)) {
+    for (size_t i = 0; i < h->nb_items && err == TACHY_OK; i++)
+        if (tachy_garbage_parse(h->item[i].file, &r))
             tachy_garbage_fill(shown, width, height, &r);
-            continue;
-        }
-        err = is_video(h->item[i].file, &h->video[i], log);
-        if (err == TACHY_OK && !h->video[i])
-            err = add_picture(shown, width, height, h->item[i].file, log);
-    }
+        else
+            err = tachy_matte_mix(shown, width, height, h->item[i].file, add_bright, &h->video[i], st->task->log);
     return err;
 }
 
 static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
     struct hole *h = tachy_stage_priv(st);
-    bool turned = video->rotation % 180;
-    int width = turned ? video->height : video->width, height = turned ? video->width : video->height;
-    size_t n = (size_t)width * (size_t)height;
-    tachy_aligned_free(h->still);
+    int err = tachy_matte_make(&h->still, video, draw, st);
     tachy_frame_pool_close(&h->pool);
-    h->still = tachy_aligned_alloc(n);
-    uint8_t *shown = tachy_aligned_alloc(n);
-    int err = h->still && shown ? draw(h, shown, width, height, st->task->log) : TACHY_ERR_NOMEM;
-    if (err == TACHY_OK) {
-        tachy_garbage_turn(h->still, shown, width, height, video->rotation, video->flipped);
+    if (err == TACHY_OK)
         err = tachy_frame_pool_open(&h->pool, TACHY_PIX_GRAY8, video->width, video->height);
-    }
-    tachy_aligned_free(shown);
-    st->item_bytes = n;
+    st->item_bytes = (size_t)video->width * (size_t)video->height;
     return err;
 }
 

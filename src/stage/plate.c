@@ -63,7 +63,7 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
         return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "--plate: the video is shown turned by %d degrees; write it upright first "
                           "(ffmpeg -i IN OUT), and take the plate from that", video->rotation);
     tachy_frame_unref(&p->picture);
-    int err = tachy_read_picture(p->file, &to, &p->picture, log);
+    int err = tachy_read_picture(p->file, &to, &p->picture, NULL, log);
     if (p->infer)
         p->infer->plate = p->picture;
     return err;
