@@ -165,22 +165,27 @@ static int point_of(const struct channel *c, const tachy_frame *f, const int *in
     return -1;
 }
 
-void carry_write(tachy_frame *out, const struct carry_point *points, const int *index, tachy_frame *const from[], const tachy_frame *before)
+// Whether the sample at point i is that point's: of a block of pixels the first point has it.
+static bool has_sample(const struct channel *c, const tachy_frame *f, const struct carry_point *points, int i, const int *index)
+{
+    return (!c->shift_x && !c->shift_y) || point_of(c, f, index, points[i].x >> c->shift_x, points[i].y >> c->shift_y) == i;
+}
+
+void carry_write(tachy_frame *out, const struct carry_point *points, int n, const int *index, tachy_frame *const from[],
+                 const tachy_frame *before)
 {
     struct channel channel[8];
     int nb = channels_of(out->format, channel);
     for (int k = 0; k < nb; k++) {
         const struct channel *c = &channel[k];
-        int w = extent(out->width, c->shift_x), h = extent(out->height, c->shift_y);
-        for (int y = 0; y < h; y++)
-            for (int x = 0; x < w; x++) {
-                int i = point_of(c, out, index, x, y);
-                const struct carry_point *p = &points[TACHY_MAX(i, 0)];
-                if (i < 0 || p->from == CARRY_NONE)
-                    continue;
-                float dx = (p->from_x - (float)p->x) / (float)(1 << c->shift_x), dy = (p->from_y - (float)p->y) / (float)(1 << c->shift_y);
-                set(c, out, x, y, sample(c, p->from == CARRY_BEFORE ? before : from[p->from], (float)x + dx, (float)y + dy));
-            }
+        for (int i = 0; i < n; i++) {
+            const struct carry_point *p = &points[i];
+            if (p->from == CARRY_NONE || !has_sample(c, out, points, i, index))
+                continue;
+            int x = p->x >> c->shift_x, y = p->y >> c->shift_y;
+            float dx = (p->from_x - (float)p->x) / (float)(1 << c->shift_x), dy = (p->from_y - (float)p->y) / (float)(1 << c->shift_y);
+            set(c, out, x, y, sample(c, p->from == CARRY_BEFORE ? before : from[p->from], (float)x + dx, (float)y + dy));
+        }
     }
 }
 
@@ -215,20 +220,19 @@ static void read_part(const tachy_frame *f, const struct tachy_rect *r, uint8_t 
     }
 }
 
-static void write_part(tachy_frame *f, const struct tachy_rect *r, const uint8_t *pixels, const struct carry_point *points, const int *index)
+static void write_part(tachy_frame *f, const struct tachy_rect *r, const uint8_t *pixels, const struct carry_point *points, int n,
+                       const int *index)
 {
     struct channel channel[8];
     int nb = TACHY_MIN(channels_of(f->format, channel), 3);
     for (int k = 0; k < nb; k++) {
         const struct channel *c = &channel[k];
-        for (int y = r->y >> c->shift_y; y < extent(r->y + r->h, c->shift_y); y++)
-            for (int x = r->x >> c->shift_x; x < extent(r->x + r->w, c->shift_x); x++) {
-                int i = point_of(c, f, index, x, y);
-                if (i < 0 || points[i].from != CARRY_NONE)
-                    continue;
-                int value = pixels[FILL_BYTES * ((points[i].y - r->y) * r->w + points[i].x - r->x) + k];
-                set(c, f, x, y, value << (c->bits - 8));
-            }
+        for (int i = 0; i < n; i++) {
+            const struct carry_point *p = &points[i];
+            if (p->from == CARRY_NONE && has_sample(c, f, points, i, index))
+                set(c, f, p->x >> c->shift_x, p->y >> c->shift_y,
+                    pixels[FILL_BYTES * ((p->y - r->y) * r->w + p->x - r->x) + k] << (c->bits - 8));
+        }
     }
 }
 
@@ -247,7 +251,7 @@ int carry_fill(tachy_frame *out, const struct carry_point *points, int n, const 
         err = tachy_fill(pixels, hole, r.w, r.h);
     }
     if (err == TACHY_OK)
-        write_part(out, &r, pixels, points, index);
+        write_part(out, &r, pixels, points, n, index);
     free(pixels);
     free(hole);
     return err;

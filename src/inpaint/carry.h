@@ -33,6 +33,7 @@ void carry_before(struct carry_point *points, int n, int width, int height);
 
 // Writes the points into `out`: from[i] are the frames with those numbers, `before` the finished frame before. Bicubic. Points
 // that are from nowhere keep what `out` has.
-void carry_write(tachy_frame *out, const struct carry_point *points, const int *index, tachy_frame *const from[], const tachy_frame *before);
+void carry_write(tachy_frame *out, const struct carry_point *points, int n, const int *index, tachy_frame *const from[],
+                 const tachy_frame *before);
 // Fills the points that are from nowhere (fill.h). TACHY_ERR_NOMEM.
 int carry_fill(tachy_frame *out, const struct carry_point *points, int n, const int *index);

@@ -204,7 +204,7 @@ static int inpaint(struct tachy_stage *st, struct inpaint_state *s, const struct
         look_back(st, s, item, n, from);
         look_on(st, s, pieces, nb, n, from);
         look_at_filled(st, s, item, n);
-        carry_write(item->out, s->points, s->index, from, s->out);
+        carry_write(item->out, s->points, n, s->index, from, s->out);
         err = carry_fill(item->out, s->points, n, s->index);
     }
     if (err == TACHY_OK)
