@@ -232,6 +232,8 @@ static int read_packet(tachy_source *s)
 static void drop(struct sound *p, int64_t to)
 {
     int n = (int)TACHY_CLAMP(to - p->at, 0, p->nb);
+    if (!n)
+        return; // there may be no sample yet
     memmove(p->sample, p->sample + n, (size_t)(p->nb - n) * sizeof(*p->sample));
     p->at += n;
     p->nb -= n;
