@@ -149,6 +149,16 @@ static int play(struct bench_run *b, int i, int round)
     return err;
 }
 
+// A result in which every case failed is none.
+static int check_any(const struct bench_run *b)
+{
+    for (int i = 0; i < b->n; i++)
+        if (!failed(case_json(b, i)))
+            return TACHY_OK;
+    message_error("no case runs: %s", json_string_value(json_object_get(case_json(b, 0), "error")));
+    return TACHY_ERR_INVAL;
+}
+
 static int play_all(struct bench_run *b, const char *file)
 {
     int err = TACHY_OK;
@@ -157,6 +167,8 @@ static int play_all(struct bench_run *b, const char *file)
     for (int r = 0; r < b->rounds && err == TACHY_OK && !bench_stopped(b); r++) {
         for (int i = 0; i < b->n && err == TACHY_OK && !bench_stopped(b); i++)
             err = play(b, r % 2 ? b->n - 1 - i : i, r);
+        if (err == TACHY_OK && !bench_stopped(b))
+            err = check_any(b);
         if (err == TACHY_OK)
             err = save(b, file, r + 1 == b->rounds && !bench_stopped(b));
     }

@@ -199,7 +199,7 @@ class Schema(Case):
         valid(json.loads(run("compare", self.tmp / "runs.json", self.tmp / "runs.json", "--json").stdout), "comparison")
 
     def test_bench(self):
-        """Cases in turn, sums that SciPy confirms; one that was ended goes on; a failing case is named."""
+        """Cases in turn, sums that SciPy confirms; one that was ended goes on; without a case that runs there is no result."""
         out, history, env = self.tmp / "r" / "bench.json", self.tmp / "h.jsonl", {**os.environ, "XDG_CACHE_HOME": str(self.tmp)}
         clip = "null:64x36@30,frames=40"
         args = ("bench", "--quick", "--rounds", 2, "--seconds", 0.05, "--history", history, "-o", f"{self.tmp}/r/", clip)
@@ -223,8 +223,9 @@ class Schema(Case):
         self.assertIn("goes on", run(*args, env=env).stderr)
         again = json.loads(out.read_text())
         self.assertEqual(([len(c["runs"]) for c in again["cases"]], again["cases"][0]["runs"][0]["fps"]), ([2, 2], kept))
-        bad = json.loads(run("bench", "--precision-only", "--rounds", 1, "--json", "-q", self.tmp / "absent.mp4", env=env).stdout)
-        self.assertIn("absent.mp4", valid(bad, "bench")["cases"][0]["error"])
+        p = run("bench", "--precision-only", "--rounds", 1, "-q", "-o", self.tmp / "bad.json", self.tmp / "absent.mp4", env=env, check=False)
+        self.assertEqual((p.returncode, (self.tmp / "bad.json").exists()), (1, False), p.stderr)
+        self.assertIn("no case runs: " + str(self.tmp / "absent.mp4"), p.stderr)
 
     def test_peers(self):
         """Loops in Python that have their packages are measured, the others say what they lack."""
