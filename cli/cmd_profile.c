@@ -159,6 +159,23 @@ static int describe(struct cli *c)
     return err;
 }
 
+// What one core of this machine can do at most, for a roofline of the operators. Without libtachy_ep.so it is not known.
+static int describe_core(struct cli *c)
+{
+    enum { IN_CACHE = 1 << 20, IN_MEMORY = 256 << 20 };
+    const struct tachy_engine_params p = {.log = NULL};
+    double peak = 0, cache = 0, memory = 0;
+    if (tachy_engine_peak(&peak, &p) < 0 || tachy_engine_bandwidth(&cache, IN_CACHE, &p) < 0 ||
+        tachy_engine_bandwidth(&memory, IN_MEMORY, &p) < 0)
+        return TACHY_OK;
+    json_t *o = json_pack("{s:{s:f, s:f, s:f}}", "core", "multiply_adds_per_s", peak, "cache_bytes_per_s", cache, "memory_bytes_per_s", memory);
+    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
+    int err = text ? tachy_profile_describe(c->profile, text) : TACHY_ERR_NOMEM;
+    json_decref(o);
+    free(text);
+    return err;
+}
+
 static int report(struct cli *c)
 {
     FILE *f = c->stdout_taken ? stderr : stdout;
@@ -168,6 +185,8 @@ static int report(struct cli *c)
     if (err == TACHY_OK && !quiet)
         fputs(text, f);
     tachy_free(text);
+    if (err == TACHY_OK && tachy_settings_str(c->settings, "profile.json"))
+        err = describe_core(c);
     for (size_t i = 0; i < N_FILES && err == TACHY_OK; i++) {
         const char *file = tachy_settings_str(c->settings, files[i].path);
         if (i == 0 && !file)

@@ -249,9 +249,13 @@ static void add_up(const struct bench *b, struct bench_row *r, const json_t *pla
     }
     if (b->peak <= 0 || tachy_engine_bandwidth(&bandwidth, (size_t)memory, b->base) < 0)
         return;
-    r->least_s = 0;
-    json_array_foreach(plans, i, plan) json_array_foreach(json_object_get(plan, "layers"), k, layer) r->least_s +=
-        fmax(json_number_value(json_array_get(layer, 0)) / b->peak, json_number_value(json_array_get(layer, 1)) / bandwidth);
+    r->least_s = r->moved = 0;
+    r->bandwidth = bandwidth;
+    json_array_foreach(plans, i, plan) json_array_foreach(json_object_get(plan, "layers"), k, layer) {
+        double bytes = json_number_value(json_array_get(layer, 1));
+        r->least_s += fmax(json_number_value(json_array_get(layer, 0)) / b->peak, bytes / bandwidth);
+        r->moved += bytes;
+    }
 }
 
 // Finds the multiply-adds and the least time of a run; they stay unknown if tachy does not run the whole model.
@@ -280,6 +284,8 @@ static void examine(const struct bench *b)
             if (b->rows[k].engine && b->rows[k].batch == r->batch) {
                 r->work = b->rows[k].work;
                 r->least_s = b->rows[k].least_s;
+                r->moved = b->rows[k].moved;
+                r->bandwidth = b->rows[k].bandwidth;
                 first = false;
                 break;
             }
@@ -360,7 +366,7 @@ static int make_rows(struct bench *b, const struct bench_lists *l)
         r->precision = l->precision[i / l->nb_providers % l->nb_precisions];
         r->threads = l->threads[i / each % l->nb_threads];
         r->batch = l->batch[i / each / l->nb_threads];
-        r->least_s = r->memory = r->median = r->least = r->spread = r->error = r->error_abs = r->noise = r->frames = NAN;
+        r->least_s = r->moved = r->bandwidth = r->memory = r->median = r->least = r->spread = r->error = r->error_abs = r->noise = r->frames = NAN;
         r->times = calloc((size_t)b->rounds, sizeof(double));
         if (!r->times)
             return TACHY_ERR_NOMEM;

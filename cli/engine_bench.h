@@ -15,6 +15,7 @@ struct bench_row {
     double median, least, spread; // of the rounds: ms, and the middle half over the median
     double memory;        // MiB
     double work;          // multiply-adds of a run; 0: not known
+    double moved, bandwidth; // bytes of the layers' operands and results, and what a core copies per second there; NAN
     double least_s;       // seconds that one core takes at least, by the layers' work and bytes; NAN
     double error, error_abs; // the largest of an output, L2 over L2 and of one number
     double noise, frames;    // the former on noise, and the largest on frames of --input; on a GPU

@@ -34,6 +34,8 @@ static json_t *row_json(const struct bench *b, const struct bench_row *r)
     json_object_set_new(o, "spread", number(r->spread));
     json_object_set_new(o, "images_per_s", number(r->batch / r->median * 1e3));
     json_object_set_new(o, "multiply_adds", number(r->work > 0 ? r->work : NAN));
+    json_object_set_new(o, "moved_bytes", number(r->moved));
+    json_object_set_new(o, "bytes_per_s", number(r->bandwidth));
     json_object_set_new(o, "gflops", number(gflops(r)));
     json_object_set_new(o, "share_of_peak", number(share(b, r)));
     json_object_set_new(o, "share_of_roofline", number(roof(b, r)));

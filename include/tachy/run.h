@@ -50,8 +50,10 @@ struct tachy_resource_stats {
 };
 
 // Time from a frame's arrival in the pipeline (read from the source) until it is written to the sink.
+#define TACHY_LATENCY_CURVE 21
 struct tachy_latency {
     double p50_ms, p90_ms, p95_ms, p99_ms, max_ms;
+    double curve_ms[TACHY_LATENCY_CURVE]; // that 0, 5, 10, ... 100 % of the frames do not exceed; the first: the shortest
 };
 
 // The share of a run that one GPU did.

@@ -10,7 +10,7 @@
 //   plan = table->take(c); table->close(c);
 //   table->run(plan, in, out) any number of times and threads; table->release(plan)
 
-enum { TACHY_EP_TABLE_VERSION = 9 };
+enum { TACHY_EP_TABLE_VERSION = 10 };
 
 struct tachy_ep_plan;
 
@@ -83,6 +83,7 @@ struct tachy_ep_graph {
 struct tachy_ep_step {
     const char *op, *name; // of the model's node; name "": none
     size_t bytes;          // of its output
+    struct tachy_ep_cost cost; // zeros: not known, or nothing is computed
 };
 
 struct tachy_ep_table {

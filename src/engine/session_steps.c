@@ -100,7 +100,8 @@ static void write_run(const struct tachy_session *s, uint64_t start, const uint6
         snprintf(bytes, sizeof(bytes), "%zu", step.bytes);
         if (name)
             write_event(t, "Node", name, i ? end[i - 1] : start, end[i],
-                        json_pack("{s:s, s:s, s:s}", "op_name", step.op, "output_size", bytes, "provider", "tachy"));
+                        json_pack("{s:s, s:s, s:s, s:I, s:I}", "op_name", step.op, "output_size", bytes, "provider", "tachy",
+                                  "multiply_adds", (json_int_t)step.cost.multiply_adds, "moved_bytes", (json_int_t)step.cost.bytes));
         tachy_free(name);
     }
     if (t->file)

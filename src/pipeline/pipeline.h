@@ -177,7 +177,7 @@ struct tachy_stream {
     int busy; // items in queues and with workers
     _Atomic int to_infer, to_composite; // read without it
     bool leaving;
-    uint64_t sampled; // last sample, ticks
+    uint64_t sampled, sampled_memory; // last sample, and last one with the process's memory, ticks
 
     // Figures of this stream alone, one a worker, for a run that shares a pipeline; NULL: off.
     struct tachy_prof **figures;

@@ -1,10 +1,15 @@
 #include "pipeline/pipeline.h"
 
+#include "profile/system.h"
+
 void pipeline_sample(tachy_stream *s, uint64_t now)
 {
     if (tachy_ticks_ns(now - s->sampled) < 100000)
         return;
     s->sampled = now;
+    bool memory = tachy_ticks_ns(now - s->sampled_memory) > 10000000;
+    if (memory)
+        s->sampled_memory = now;
     int64_t pushed = atomic_load(&s->next_push), next = atomic_load(&s->next_pull);
     int64_t held = next ? next - 1 : 0; // the pulled one stays
     int64_t made = atomic_load(&s->nb_done) - atomic_load(&s->nb_pulled);
@@ -18,6 +23,7 @@ void pipeline_sample(tachy_stream *s, uint64_t now)
                          .to_write = (uint32_t)TACHY_MAX(made, 0),
                          .in_flight = (uint32_t)(pushed - held),
                          .stream = s->number,
+                         .resident_kib = memory ? (uint32_t)(tachy_resident_memory() >> 10) : 0,
                      });
 }
 

@@ -74,6 +74,7 @@ struct tachy_plan_info {
 struct tachy_plan_step {
     const char *op, *name; // of the node it comes from, "" where it has none; the plan's memory
     size_t bytes;          // of its output
+    struct tachy_layer_cost cost; // zeros: the back end does not tell, or nothing is computed
 };
 
 struct plan_backend;

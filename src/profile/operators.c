@@ -85,6 +85,8 @@ static void add_kernel(struct reader *r, const json_t *e, const char *name, size
     s->calls++;
     s->ns += ns;
     s->bytes = TACHY_MAX(s->bytes, bytes);
+    s->multiply_adds = number(args, "multiply_adds");
+    s->moved_bytes = number(args, "moved_bytes");
     if (!ops->run) {
         ops->capacity = (uint64_t)r->p->params.max_operators;
         ops->run = calloc(ops->capacity, sizeof(*ops->run));

@@ -159,4 +159,7 @@ void tachy_prof_read_latency(const struct tachy_prof *p, struct tachy_latency *o
     out->p90_ms = quantile_ms(&p->latency, 0.90, out->max_ms);
     out->p95_ms = quantile_ms(&p->latency, 0.95, out->max_ms);
     out->p99_ms = quantile_ms(&p->latency, 0.99, out->max_ms);
+    for (int i = 0; i < TACHY_LATENCY_CURVE; i++)
+        out->curve_ms[i] = quantile_ms(&p->latency, (double)i / (TACHY_LATENCY_CURVE - 1), out->max_ms);
+    out->curve_ms[TACHY_LATENCY_CURVE - 1] = out->max_ms; // exact
 }

@@ -32,6 +32,7 @@ struct profile_op_sum {
     int64_t calls;
     uint64_t ns;
     uint64_t bytes; // largest output
+    uint64_t multiply_adds, moved_bytes; // of one call, the latter of operands and result; 0: not known
 };
 
 struct profile_ops {
@@ -88,6 +89,11 @@ const struct profile_op_sum **profile_ops_sorted(const struct profile_ops *ops, 
 void profile_ops_by_bytes(const struct profile_op_sum **sorted, size_t n);
 // The kept runs, by lane and time; *n of them; free() the array.
 struct profile_op *profile_ops_runs(const struct profile_ops *ops, size_t *n);
+
+// timeline.c, under the lock: [{lane, step, frame, start_ms, end_ms}], spans of some frames from the middle of those that are kept;
+// [{seconds, resident_mib, in_flight_mib, frames}], the most of each of up to 200 parts of the time.
+json_t *profile_timeline_json(const struct tachy_profile *p);
+json_t *profile_memory_json(const struct tachy_profile *p);
 
 // environment.c: {"tachy", "cpu", ...} with the caller's members. Under the lock.
 json_t *profile_environment(struct tachy_profile *p);

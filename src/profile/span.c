@@ -2,6 +2,8 @@
 
 #include "base/base.h"
 
+#include <stdlib.h>
+
 struct tachy_ring *tachy_ring_new(int64_t records)
 {
     uint64_t capacity = 16;
@@ -34,4 +36,12 @@ uint64_t tachy_ring_read(const struct tachy_ring *r, uint64_t (*out)[TACHY_RING_
     memmove(out, out + (valid - begin), (size_t)(end - valid) * sizeof(*out));
     *dropped = valid;
     return end - valid;
+}
+
+uint64_t (*tachy_ring_records(const struct tachy_ring *r, uint64_t *n, uint64_t *dropped))[TACHY_RING_WORDS]
+{
+    uint64_t(*records)[TACHY_RING_WORDS] = malloc(tachy_ring_capacity(r) * sizeof(*records));
+    *dropped = 0;
+    *n = records ? tachy_ring_read(r, records, dropped) : 0;
+    return records;
 }

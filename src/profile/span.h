@@ -47,6 +47,9 @@ struct tachy_span {
     uint32_t step; // in the profile's table
 };
 
+// The records in an array of their own; free() it. NULL: no memory.
+uint64_t (*tachy_ring_records(const struct tachy_ring *r, uint64_t *n, uint64_t *dropped))[TACHY_RING_WORDS];
+
 static inline void tachy_span_add(struct tachy_ring *r, const struct tachy_span *s)
 {
     const uint64_t word[TACHY_RING_WORDS] = {s->start, s->end, s->wait, (uint64_t)s->frame,
@@ -67,13 +70,15 @@ struct tachy_sample {
     uint32_t to_infer, to_composite, to_write; // items that wait or are in work there
     uint32_t in_flight;
     uint32_t stream;
+    uint32_t resident_kib;                     // of the process; 0: not read at that moment
 };
 
 static inline void tachy_sample_add(struct tachy_ring *r, const struct tachy_sample *s)
 {
     const uint64_t word[TACHY_RING_WORDS] = {s->time, s->bytes,
                                              (uint64_t)s->to_infer << 32 | s->to_composite,
-                                             (uint64_t)s->to_write << 32 | s->in_flight, s->stream};
+                                             (uint64_t)s->to_write << 32 | s->in_flight,
+                                             (uint64_t)s->resident_kib << 32 | s->stream};
     tachy_ring_add(r, word);
 }
 
@@ -85,5 +90,6 @@ static inline struct tachy_sample tachy_sample_of(const uint64_t word[TACHY_RING
                                  (uint32_t)word[2],
                                  (uint32_t)(word[3] >> 32),
                                  (uint32_t)word[3],
-                                 (uint32_t)word[4]};
+                                 (uint32_t)word[4],
+                                 (uint32_t)(word[4] >> 32)};
 }

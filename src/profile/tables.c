@@ -121,6 +121,16 @@ static json_t *latency_json(const struct tachy_latency *l)
                      number(l->max_ms));
 }
 
+static json_t *curve_json(const struct tachy_latency *l)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < TACHY_LATENCY_CURVE; i++)
+        json_array_append_new(list, number(l->curve_ms[i]));
+    return list;
+}
+
+static json_t *known(uint64_t n) { return n ? json_integer((json_int_t)n) : json_null(); }
+
 static json_t *operators_json(const struct profile_ops *ops)
 {
     uint64_t total;
@@ -128,11 +138,12 @@ static json_t *operators_json(const struct profile_ops *ops)
     const struct profile_op_sum **list = profile_ops_sorted(ops, &total);
     for (size_t i = 0; list && i < ops->n; i++)
         json_array_append_new(time,
-                              json_pack("{s:s, s:s, s:I, s:f, s:f, s:I}", "name", list[i]->name,
+                              json_pack("{s:s, s:s, s:I, s:f, s:f, s:I, s:o, s:o}", "name", list[i]->name,
                                         "type", list[i]->type, "calls", (json_int_t)list[i]->calls,
                                         "total_ms", (double)list[i]->ns * 1e-6, "share",
                                         (double)list[i]->ns / (double)TACHY_MAX(total, 1u),
-                                        "output_bytes", (json_int_t)list[i]->bytes));
+                                        "output_bytes", (json_int_t)list[i]->bytes, "multiply_adds", known(list[i]->multiply_adds),
+                                        "moved_bytes", known(list[i]->moved_bytes)));
     if (list)
         profile_ops_by_bytes(list, ops->n);
     for (size_t i = 0; list && i < ops->n && i < TOP_TEXT; i++)
@@ -191,10 +202,13 @@ int tachy_profile_json(tachy_profile *p, char **json)
         json_object_set_new(o, "limited_text", json_string(p->verdict.words));
         json_object_set_new(o, "verdict", verdict_json(&p->verdict));
         json_object_set_new(o, "latency_ms", latency_json(&fig->latency));
+        json_object_set_new(o, "latency_curve_ms", curve_json(&fig->latency));
         json_object_set_new(o, "steps", steps_json(fig));
         json_object_set_new(o, "operators", operators_json(&p->ops));
         json_object_set_new(o, "gpu", profile_gpu_json(p));
         json_object_set_new(o, "spans", spans_json(p));
+        json_object_set_new(o, "timeline", profile_timeline_json(p));
+        json_object_set_new(o, "memory", profile_memory_json(p));
         *json = json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
         err = *json ? TACHY_OK : TACHY_ERR_NOMEM;
     }

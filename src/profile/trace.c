@@ -65,12 +65,10 @@ static uint64_t on_clock(const struct trace *t, uint64_t ticks)
     return tachy_ticks_at(ticks, &t->p->start, &t->now);
 }
 
-// The newest records of a ring; free() them.
 static uint64_t (*read_ring(struct trace *t, const struct tachy_ring *r, uint64_t *n,
                             uint64_t *dropped))[TACHY_RING_WORDS]
 {
-    uint64_t(*records)[TACHY_RING_WORDS] = malloc(tachy_ring_capacity(r) * sizeof(*records));
-    *n = records ? tachy_ring_read(r, records, dropped) : 0;
+    uint64_t(*records)[TACHY_RING_WORDS] = tachy_ring_records(r, n, dropped);
     if (!records)
         t->err = TACHY_ERR_NOMEM;
     return records;

@@ -86,7 +86,7 @@ static void step(const struct tachy_ep_plan *p, int i, struct tachy_ep_step *to)
     struct tachy_plan_step s;
     const struct tachy_plan *of = ((const struct provider_plan *)p)->plan;
     of->backend->step(of, i, &s);
-    *to = (struct tachy_ep_step){s.op, s.name, s.bytes};
+    *to = (struct tachy_ep_step){s.op, s.name, s.bytes, {s.cost.multiply_adds, s.cost.bytes}};
 }
 
 static const char *pass(int i)

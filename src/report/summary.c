@@ -59,6 +59,14 @@ static json_t *latency_json(const struct tachy_latency *l)
     return o;
 }
 
+static json_t *curve_json(const struct tachy_latency *l)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < TACHY_LATENCY_CURVE; i++)
+        json_array_append_new(list, number(l->curve_ms[i], 4));
+    return list;
+}
+
 static json_t *verdict_json(const struct tachy_verdict *v)
 {
     char *text = NULL;
@@ -154,6 +162,7 @@ int tachy_summary_json_sized(size_t s_size, char **json, const struct tachy_summ
         json_array_append_new(steps, step_json(&s->steps[i]));
     json_object_set_new(o, "steps", steps);
     json_object_set_new(o, "latency_ms", latency_json(&s->latency));
+    json_object_set_new(o, "latency_curve_ms", curve_json(&s->latency));
     tachy_summary_live_json(o, s);
     json_object_set_new(o, "gpus", gpus_json(s));
     json_object_set_new(o, "outputs", outputs_json(s));

@@ -2,14 +2,16 @@
 import collections
 import csv
 import json
+import math
 import os
+import pathlib
 import shutil
 import stat
 import subprocess
 import unittest
 
 import perfetto
-from common import Case, main, models, run
+from common import SANITIZER, Case, main, models, run
 
 FRAMES = 60
 SPEC = f"null:320x180@30,frames={FRAMES}"
@@ -113,6 +115,57 @@ class Profile(Case):
         latency = doc["latency_ms"]
         self.assertTrue(0 < latency["p50"] <= latency["p90"] <= latency["p99"] <= latency["max"])
         self.assertLess(latency["max"], doc["seconds"] * 1e3)
+        curve = doc["latency_curve_ms"]
+        self.assertEqual(curve, sorted(curve))
+        self.assertEqual((curve[10], curve[18], curve[20]), (latency["p50"], latency["p90"], latency["max"]))
+
+    def test_moments(self):
+        """Some frames and the memory, held to the spans and counters of the other files."""
+        _, files = self.profile("--workers", 2)
+        doc, trace = json.loads(files["json"].read_text()), json.loads(files["trace"].read_text())["traceEvents"]
+        with open(files["csv"]) as f:
+            rows = [r for r in csv.DictReader(f) if int(r["frame"]) >= 0]
+        frames = sorted({s["frame"] for s in doc["timeline"]})
+        self.assertEqual(frames, list(range(frames[0], frames[0] + 8)))
+        chosen = [r for r in rows if int(r["frame"]) in frames]
+        first = min(float(r["start_us"]) for r in chosen)
+        want = sorted((r["lane"], r["step"], int(r["frame"])) for r in chosen)
+        self.assertEqual(sorted((s["lane"], s["step"], s["frame"]) for s in doc["timeline"]), want)
+        at = {(r["lane"], r["step"], int(r["frame"])): r for r in chosen}
+        for s in doc["timeline"]:
+            r = at[s["lane"], s["step"], s["frame"]]
+            self.assertAlmostEqual(s["start_ms"], (float(r["start_us"]) - first) / 1e3, delta=0.05 + s["start_ms"] / 100)
+            self.assertAlmostEqual(s["end_ms"] - s["start_ms"], float(r["busy_us"]) / 1e3, delta=0.05 + s["end_ms"] / 100)
+        held = [e["args"]["MiB"] for e in trace if e["ph"] == "C" and e["name"].startswith("memory in flight")]
+        self.assertLessEqual(len(doc["memory"]), 200)
+        self.assertAlmostEqual(max(m["in_flight_mib"] for m in doc["memory"]), max(held), 2)
+        resident = [m["resident_mib"] for m in doc["memory"] if m["resident_mib"]]
+        self.assertTrue(resident and 5 < min(resident) <= max(resident) < 4096)
+
+    @unittest.skipIf(SANITIZER, "speed")
+    def test_work_of_operators(self):
+        """Multiply-adds as ONNX's shapes give them; an operator is not faster than a core's arithmetic."""
+        import onnx
+        files = self.profile("--engine-threads", 1)[1]
+        doc = json.loads(files["json"].read_text())
+        path = pathlib.Path(os.environ["TACHY_MODELS"]) / "selfie.onnx"
+        graph = onnx.shape_inference.infer_shapes(onnx.load(path)).graph
+        shapes = {v.name: [d.dim_value or 1 for d in v.type.tensor_type.shape.dim] for v in [*graph.input, *graph.value_info, *graph.output]}
+        shapes |= {t.name: list(t.dims) for t in graph.initializer}
+        work = 0
+        for n in graph.node:
+            if n.op_type == "Conv":
+                work += math.prod(shapes[n.output[0]]) * math.prod(shapes[n.input[1]][1:])
+            if n.op_type == "ConvTranspose":
+                work += math.prod(shapes[n.input[0]]) * math.prod(shapes[n.input[1]][1:])
+        ops = doc["operators"]["by_time"]
+        self.assertAlmostEqual(sum(o["multiply_adds"] or 0 for o in ops) / work, 1, delta=0.1)  # passes drop some
+        core = doc["environment"]["core"]
+        for o in ops:
+            self.assertLess((o["multiply_adds"] or 0) * o["calls"] / (o["total_ms"] / 1e3), 1.5 * core["multiply_adds_per_s"], o)
+            if o["multiply_adds"]:
+                self.assertGreaterEqual(o["moved_bytes"], o["output_bytes"], o)
+        self.assertGreater(core["cache_bytes_per_s"], core["memory_bytes_per_s"] / 2)
 
     def test_operators_are_most_of_the_step(self):
         shares = []

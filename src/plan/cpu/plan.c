@@ -47,17 +47,19 @@ void plan_needs_scratch(struct tachy_cpu_plan *p, struct plan_step *s, size_t by
     p->scratch = TACHY_MAX(p->scratch, s->scratch);
 }
 
-// Labels the steps that have none yet as the node's.
-static int add_labels(struct tachy_cpu_plan *p, enum tachy_plan_op op, const char *name)
+// Labels the steps that have none yet as the node's. `cost`: the node's; NULL: none.
+static int add_labels(struct tachy_cpu_plan *p, enum tachy_plan_op op, const char *name, const struct tachy_layer_cost *cost)
 {
     struct plan_label *l = realloc(p->labels, sizeof(*l) * (size_t)(p->nb_steps + 1));
     if (!l)
         return TACHY_ERR_NOMEM;
     p->labels = l;
     while (p->nb_labels < p->nb_steps) {
-        l[p->nb_labels] = (struct plan_label){op, tachy_asprintf("%s", name ? name : "")};
+        l[p->nb_labels] = (struct plan_label){.op = op, .name = tachy_asprintf("%s", name ? name : "")};
         if (!l[p->nb_labels++].name)
             return TACHY_ERR_NOMEM;
+        if (cost && p->nb_labels == p->nb_steps)
+            l[p->nb_labels - 1].cost = *cost;
     }
     return TACHY_OK;
 }
@@ -76,15 +78,16 @@ static int add_steps(struct plan_build *b)
             return tachy_fail(g->log, TACHY_ERR_UNSUPPORTED, "plan: %s %s is not built: %s",
                               tachy_plan_op_name(n->op), n->name ? n->name : "", why);
         err = plan_steps_of(b, n);
+        const struct tachy_layer_cost cost = tachy_node_cost(n);
         if (err == TACHY_OK)
-            err = add_labels(b->plan, n->op, n->name);
+            err = add_labels(b->plan, n->op, n->name, &cost);
     }
     for (int i = 0; i < g->nb_out && err == TACHY_OK; i++)
         if (g->out[i]->dtype != TACHY_F32)
             err = plan_convert_output(b, g->out[i], i);
         else if (b->places.ref[g->out[i]->id].base != BASE_INPUTS + g->nb_in + i)
             err = plan_copy_output(b, g->out[i], i);
-    return err == TACHY_OK ? add_labels(b->plan, TACHY_OP_TRANSPOSE, "output") : err;
+    return err == TACHY_OK ? add_labels(b->plan, TACHY_OP_TRANSPOSE, "output", NULL) : err;
 }
 
 int plan_later(struct plan_build *b, const struct plan_step *s, const struct tachy_conv_weights *w)

@@ -136,6 +136,7 @@ struct plan_step {
 struct plan_label {
     enum tachy_plan_op op;
     char *name; // of the node it comes from, "" where it has none
+    struct tachy_layer_cost cost; // of the node, at its last step
 };
 
 struct plan_run {

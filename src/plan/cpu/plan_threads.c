@@ -162,7 +162,12 @@ int tachy_cpu_plan_run_timed(struct tachy_cpu_plan *p, const float *const in[], 
 void tachy_cpu_plan_step(const struct tachy_cpu_plan *p, int i, struct tachy_plan_step *step)
 {
     const struct tachy_view *y = &p->steps[i].out.v;
+    struct tachy_layer_cost cost = p->steps[i].run == plan_run_nothing ? (struct tachy_layer_cost){0} : p->labels[i].cost;
+    if (p->steps[i].run == plan_run_joined) { // computes the step before it too
+        cost.multiply_adds += p->labels[i - 1].cost.multiply_adds;
+        cost.bytes += p->labels[i - 1].cost.bytes;
+    }
     *step = (struct tachy_plan_step){
         tachy_plan_op_name(p->labels[i].op), p->labels[i].name,
-        (size_t)y->n * (size_t)y->h * (size_t)y->w * (size_t)y->c * sizeof(float)};
+        (size_t)y->n * (size_t)y->h * (size_t)y->w * (size_t)y->c * sizeof(float), cost};
 }

@@ -142,8 +142,8 @@ static int label(struct cuda_plan *p, int from, enum tachy_plan_op op, const cha
         char *copy = tachy_asprintf("%s", name ? name : "");
         if (!copy)
             return TACHY_ERR_NOMEM;
-        p->steps[i].label = (struct tachy_plan_step){tachy_plan_op_name(op), copy,
-                                                      (size_t)tachy_value_elements(out) * tachy_dtype_size(out->dtype)};
+        p->steps[i].label = (struct tachy_plan_step){.op = tachy_plan_op_name(op), .name = copy,
+                                                      .bytes = (size_t)tachy_value_elements(out) * tachy_dtype_size(out->dtype)};
     }
     return TACHY_OK;
 }
