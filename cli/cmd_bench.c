@@ -51,6 +51,9 @@ static int begin(struct bench_run *b)
         json_array_append_new(cases, new_case(&b->list[i]));
     json_object_set_new(b->result, "environment", environment_json());
     json_object_set_new(b->result, "complete", json_false());
+    const char *label = tachy_settings_str(b->c->settings, "bench.label");
+    if (label)
+        json_object_set_new(b->result, "label", json_string(label));
     return json_object_set_new(b->result, "cases", cases) < 0 ? TACHY_ERR_NOMEM : TACHY_OK;
 }
 

@@ -101,6 +101,8 @@ const struct tachy_option tachy_command_options[] = {
      .help = "also a loop of OpenCV and ONNX Runtime in Python on the same clip, if python3 has them"},
     {"bench.history", "history", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Bench", .verbs = TACHY_VERB_BENCH, .command_only = true,
      .help = "append the result to FILE as one line"},
+    {"bench.label", "label", 0, TACHY_OPT_STRING, .arg = "TEXT", .group = "Bench", .verbs = TACHY_VERB_BENCH, .command_only = true,
+     .help = "name of this build in the history of tachy report, such as its commit"},
     {"report.format", "format", 0, TACHY_OPT_ENUM, .values = "html|md|json|csv|text", .group = "Results", .verbs = TACHY_VERB_RESULTS,
      .command_only = true, .help = "report: what is written; by the name of -o without it, text on the terminal"},
     {"report.log", "log", 0, TACHY_OPT_STRING, .arg = "TEXT", .group = "Results", .verbs = TACHY_VERB_RESULTS, .command_only = true,
