@@ -46,6 +46,8 @@ const char *report_heading(const json_t *plot, int column)
 
 // ---- What a result says ----
 
+enum { TARGET_FPS = 60 }; // of a live run, as the targets of the latency are
+
 static void fact(json_t *facts, const char *what, const char *value)
 {
     if (*value)
@@ -85,15 +87,24 @@ static void add_latency_targets(json_t *list, const char *of, double p50, double
     }
 }
 
+// What a run takes of the machine; 0: not known.
+static void add_use_targets(json_t *list, const char *of, double memory_mib, double utilisation)
+{
+    char figure[120];
+    snprintf(figure, sizeof(figure), "%.80s%speak memory", of, *of ? ": " : "");
+    if (memory_mib > 0)
+        target(list, figure, memory_mib, "MiB", 0, false);
+    snprintf(figure, sizeof(figure), "%.80s%sutilisation", of, *of ? ": " : "");
+    if (utilisation > 0)
+        target(list, figure, 100 * utilisation, "%", 85, true);
+}
+
 static void add_run_targets(json_t *list, const json_t *o)
 {
     const json_t *latency = json_object_get(o, "latency_ms");
-    target(list, "throughput", get(o, "fps"), "fps", 0, true);
+    target(list, "throughput", get(o, "fps"), "fps", TARGET_FPS, true);
     add_latency_targets(list, "", get(latency, "p50"), get(latency, "p95"), get(latency, "p99"));
-    if (get(o, "peak_memory_mib") > 0)
-        target(list, "peak memory", get(o, "peak_memory_mib"), "MiB", 0, false);
-    if (json_object_get(o, "utilisation"))
-        target(list, "utilisation", 100 * get(o, "utilisation"), "%", 85, true);
+    add_use_targets(list, "", get(o, "peak_memory_mib"), get(o, "utilisation"));
 }
 
 static double median(const json_t *c, const char *key) { return get(json_object_get(c, key), "median"); }
@@ -108,8 +119,9 @@ static void add_bench_targets(json_t *list, const json_t *o)
         if (!json_object_get(c, "fps"))
             continue;
         snprintf(figure, sizeof(figure), "%.80s: throughput", name);
-        target(list, figure, median(c, "fps"), "fps", 0, true);
+        target(list, figure, median(c, "fps"), "fps", TARGET_FPS, true);
         add_latency_targets(list, name, median(c, "p50_ms"), median(c, "p95_ms"), median(c, "p99_ms"));
+        add_use_targets(list, name, median(c, "memory_mib"), median(c, "utilisation"));
     }
 }
 
@@ -131,6 +143,27 @@ static void add_command(json_t *facts, const json_t *o)
     fact(facts, "recommended", text);
 }
 
+// The command of a profile, and with the options that the verdict's remedy has in brackets.
+static void add_command_of_run(json_t *facts, const json_t *o)
+{
+    char text[1024] = "tachy";
+    const char *remedy = report_text(json_object_get(o, "verdict"), "remedy", ""), *open = strrchr(remedy, '('), *close = strrchr(remedy, ')');
+    const json_t *words = json_object_get(json_object_get(o, "environment"), "command"), *word;
+    size_t i, n = strlen(text);
+    json_array_foreach(words, i, word) if (json_is_string(word) && n < sizeof(text) - 1) {
+        const char *w = json_string_value(word);
+        n += (size_t)snprintf(text + n, sizeof(text) - n, strpbrk(w, " ;&|<>()*?$`\"") ? " '%.200s'" : " %.200s", w);
+        n = TACHY_MIN(n, sizeof(text) - 1);
+    }
+    if (!json_array_size(words))
+        return;
+    fact(facts, "command", text);
+    if (open && close > open && open[1] == '-' && n < sizeof(text) - 1) {
+        snprintf(text + n, sizeof(text) - n, " %.*s", (int)TACHY_MIN(close - open - 1, 200), open + 1);
+        fact(facts, "recommended", text);
+    }
+}
+
 static char *verdict_of(const json_t *o, const char *kind)
 {
     if (!strcmp(kind, "tune"))
@@ -138,7 +171,13 @@ static char *verdict_of(const json_t *o, const char *kind)
                               get(best_of(o), "gain"));
     if (!strcmp(kind, "comparison"))
         return tachy_asprintf("Verdict: %s%s.", report_text(o, "verdict", "?"), json_is_true(json_object_get(o, "failed")) ? ", and it fails" : "");
-    return tachy_asprintf("%s", report_text(o, "limited_text", ""));
+    const json_t *v = json_object_get(o, "verdict");
+    const char *remedy = report_text(v, "remedy", "");
+    double gain = get(v, "expected_gain");
+    char more[64] = "";
+    if (gain > 1)
+        snprintf(more, sizeof(more), " Without this limit up to %.2f times as fast.", gain);
+    return tachy_asprintf("%s%s%s%s%s", report_text(o, "limited_text", ""), *remedy ? " Remedy: " : "", remedy, *remedy ? "." : "", more);
 }
 
 static json_t *result_part(const json_t *o, size_t i)
@@ -148,11 +187,13 @@ static json_t *result_part(const json_t *o, size_t i)
     json_t *facts = json_array(), *targets = json_array();
     snprintf(name, sizeof(name), "%zu. %.30s", i + 1, kind);
     add_environment(facts, json_object_get(o, "environment"));
-    static const char *const keys[] = {"input", "output", "mode", "model", "engine", "suite", "device"};
+    static const char *const keys[] = {"label", "input", "output", "mode", "model", "engine", "suite", "device"};
     for (size_t k = 0; k < TACHY_ARRAY_SIZE(keys); k++)
         fact(facts, keys[k], report_text(o, keys[k], ""));
     if (!strcmp(kind, "tune"))
         add_command(facts, o);
+    if (!strcmp(kind, "profile"))
+        add_command_of_run(facts, o);
     if (!strcmp(kind, "bench"))
         add_bench_targets(targets, o);
     if (!strcmp(kind, "summary") || !strcmp(kind, "profile"))
@@ -169,7 +210,8 @@ static json_t *make_report(const json_t *results)
     const json_t *o;
     json_t *parts = json_array();
     json_array_foreach(results, i, o)
-        json_array_append_new(parts, result_part(o, i));
+        if (!plots_only_history(results, i))
+            json_array_append_new(parts, result_part(o, i));
     return json_pack("{s:s, s:i, s:o, s:o}", "kind", "report", "version", 1, "results", parts, "plots", plots_of(results));
 }
 
@@ -223,10 +265,13 @@ static void print_md(FILE *f, const json_t *r)
         if (*report_text(part, "verdict", ""))
             fprintf(f, "\n%s\n", report_text(part, "verdict", ""));
     }
-    json_array_foreach(json_object_get(r, "plots"), i, o) {
-        fprintf(f, "\n## %s\n\n", report_text(o, "title", ""));
-        md_table(f, o);
-    }
+    // Single moments are for pictures: they would be hundreds of rows.
+    static const char *const pictures = "spans lines shares roofline";
+    json_array_foreach(json_object_get(r, "plots"), i, o)
+        if (!strstr(pictures, report_text(o, "type", ""))) {
+            fprintf(f, "\n## %s\n\n", report_text(o, "title", ""));
+            md_table(f, o);
+        }
 }
 
 static void csv_cell(FILE *f, const char *text)

@@ -32,8 +32,19 @@ def results():
     tune = {"kind": "tune", "version": 1, "best": 1, "class": {"task": "segment"}, "finals": [
         {"words": "as given", "settings": {}, "rounds": 3, "fps": 10, "p99_ms": 9, "gain": 1, "pareto": True},
         {"words": "model.batch_size 4", "settings": {"model.batch_size": "4"}, "rounds": 3, "fps": 20, "p99_ms": 30, "gain": 2, "pareto": True}]}
-    engine = {"kind": "engine bench", "version": 1, "rows": [{"provider": "cpu", "batch": 1, "threads": 1, "images_per_s": 99.5, "median_ms": 10}]}
-    profile = {**runs[0], "kind": "profile", "operators": {"by_time": [{"name": "Conv_0", "total_ms": 4.5}]}}
+    engine = {"kind": "engine bench", "version": 1, "peak_multiply_adds_per_s": 2e10, "rows": [
+        {"provider": "cpu", "device": "cpu", "batch": 1, "threads": 2, "images_per_s": 99.5, "median_ms": 10, "multiply_adds": 1e8, "moved_bytes": 4e6,
+         "gflops": 20.0, "bytes_per_s": 1e10}]}
+    operators = [{"name": "Conv_0", "type": "Conv", "calls": 2, "total_ms": 4.5, "multiply_adds": 9e6, "moved_bytes": 3e6, "output_bytes": 2048},
+                 {"name": "Add_1", "type": "Add", "calls": 2, "total_ms": 1.5, "multiply_adds": None, "moved_bytes": 3e6, "output_bytes": 4096}]
+    spans = [{"lane": lane, "step": step, "frame": f, "start_ms": 10 * f + at, "end_ms": 10 * f + at + 3}
+             for f in range(4) for lane, step, at in (("source", "decode", 0), ("worker 0", "model", 4))]
+    profile = {**runs[0], "kind": "profile", "latency_curve_ms": [i / 2 for i in range(21)], "timeline": spans,
+               "memory": [{"seconds": i / 10, "resident_mib": 50 + i, "in_flight_mib": 8, "frames": 3} for i in range(20)],
+               "verdict": {"limit": "engine", "words": "", "remedy": "more workers (--workers 4)", "expected_gain": 1.5},
+               "operators": {"by_time": operators, "by_memory": operators[::-1]}}
+    profile["environment"] = {**profile["environment"], "settings": {"model.threads": "2"}, "command": ["segment", "my film.mp4"],
+                              "core": {"multiply_adds_per_s": 5e10, "cache_bytes_per_s": 5e10, "memory_bytes_per_s": 5e9}}
     return [*runs, bench, tune, engine, profile]
 
 
@@ -71,8 +82,10 @@ class Report(Case):
         self.assertNotIn("<script>alert", text)
         self.assertIn(NAME, "".join(page.words))
         self.assertEqual(page.count["svg"], page.count["details"])  # each plot has its table
-        self.assertEqual(page.count["svg"], 8)                      # all but changes
+        self.assertEqual(page.count["svg"], 13)                     # all but changes
         self.assertIn("tachy segment --model.batch_size=4", "".join(page.words))
+        self.assertIn("tachy segment 'my film.mp4' --workers 4", "".join(page.words))
+        self.assertIn("Remedy: more workers (--workers 4). Without this limit up to 1.50 times as fast.", "".join(page.words))
         self.assertIn("already exists", run("report", self.file, "-o", out, check=False).stderr)
 
     @unittest.skipUnless(shutil.which("chromium"), "Chromium is not installed")
@@ -106,11 +119,16 @@ class Report(Case):
         self.assertIn("| latency p99 |", md)
         self.assertIn("| batch 1: latency p95 | 19 ms | < 20 ms | pass |", md)
         self.assertIn("| batch 2: latency p99 | 60 ms | < 25 ms | miss |", md)
+        self.assertIn("| batch 2: throughput | 100 fps | > 60 fps | pass |", md)
+        self.assertIn("| model | summary 1 | 0.6 | 66.6667 |", md)  # the stage table: ms and share
+        self.assertIn("| Add_1 | profile 6 | 4 |", md)            # by memory
+        self.assertNotIn("## Memory over time", md)
         self.assertRegex(text, r"batch 2 +bench 3 +#{40} 100\n")
         self.assertIn("Bottleneck: the model.", text)
 
     def test_plots(self):
-        for kind in ("throughput", "throughput-batch", "latency", "stages", "operators", "engines", "pareto", "history"):
+        for kind in ("throughput", "throughput-batch", "latency", "stages", "timeline", "memory", "operators", "memory-operators", "roofline-6",
+                     "roofline-5", "engines", "pareto", "history"):
             svg = run("plot", self.file, "--kind", kind).stdout
             tree = ET.fromstring(svg)
             marks = [e for e in tree.iter() if "data-v" in e.attrib]
@@ -120,7 +138,30 @@ class Report(Case):
         bars = [float(e.attrib["width"]) for e in ET.fromstring(run("plot", self.file, "--kind", "throughput-batch").stdout).iter()
                 if "data-v" in e.attrib]
         self.assertAlmostEqual(bars[1] / bars[0], 2, 2)
+        # A span is as long as its time, at its time.
+        spans = [e.attrib for e in ET.fromstring(run("plot", self.file, "--kind", "timeline").stdout).iter() if "data-v" in e.attrib]
+        self.assertAlmostEqual((float(spans[1]["x"]) - float(spans[0]["x"])) / float(spans[0]["width"]), 10 / 3, 2)
+        # A core of two: 18 million operations in 2.25 ms are 4 GFLOP/s each; sums and the like have no place over operations.
+        plots = {p["id"]: p for p in json.loads(self.report("--format", "json"))["plots"]}
+        points = [(o["series"], o["label"], o["x"], o["y"]) for o in plots["roofline-6"]["points"]]
+        self.assertEqual(points, [("Conv", "Conv_0", 6, 4), ("roof", "cache: 50 GB/s", 2, 100), ("roof", "memory: 5 GB/s", 20, 100)])
+        points = [(o["series"], o["x"], o["y"]) for o in plots["roofline-5"]["points"]]
+        self.assertEqual(points, [("cpu", 50, 10), ("roof", 4, 40)])
+        curve = [(o["x"], o["y"]) for o in plots["latency"]["points"] if o["series"] == "profile 6"]
+        self.assertEqual(len(curve), 21)  # every twentieth, and p99
+        self.assertEqual(curve[10], (5, 0.5))
         self.assertIn("no data for the plot changes; they have throughput", run("plot", self.file, "--kind", "changes", check=False).stderr)
+
+    def test_many_nights(self):
+        """Older benches of a suite are points of the history only."""
+        nights = [{**results()[2], "environment": env(1 + 86400 * i), "label": f"c{i}"} for i in range(8)]
+        self.file.write_text(json.dumps(nights))
+        r = json.loads(self.report("--format", "json"))
+        plots = {p["id"]: p for p in r["plots"]}
+        self.assertEqual(len(r["results"]), 4)
+        self.assertEqual({o["series"] for o in plots["throughput-batch"]["points"]}, {f"bench {i}" for i in range(5, 9)})
+        self.assertEqual([(o["label"], o["x"]) for o in plots["history"]["points"] if o["series"] == "batch 1"], [(f"c{i}", i) for i in range(8)])
+        self.assertEqual(plots["history"]["x"], "days since the first result")
 
     @unittest.skipUnless(shutil.which("rsvg-convert"), "rsvg-convert is not installed")
     def test_png(self):
