@@ -34,6 +34,19 @@ struct tachy_ycbcr_codes tachy_ycbcr_codes_of(int bits, bool full)
     return full ? (struct tachy_ycbcr_codes){most, most, 0} : (struct tachy_ycbcr_codes){219 * unit, 224 * unit, 16 * unit};
 }
 
+void tachy_ycbcr_weights(int matrix, int bits, bool full, int component, double weight[4])
+{
+    struct tachy_ycbcr_codes codes = tachy_ycbcr_codes_of(bits, full);
+    double kr, kb;
+    tachy_luma_weights(matrix, &kr, &kb);
+    const double luma[3] = {kr, 1 - kr - kb, kb};
+    for (int k = 0; k < 3; k++) {
+        double own = component == 1 ? k == 2 : k == 0, by = component == 1 ? 1 - kb : 1 - kr;
+        weight[k] = component ? codes.chroma * (own - luma[k]) / (2 * by) : codes.luma * luma[k];
+    }
+    weight[3] = component ? 1 << (bits - 1) : codes.black;
+}
+
 struct tachy_ycbcr_change tachy_ycbcr_change_of(int from_matrix, int to_matrix)
 {
     double kr, kb, to_kr, to_kb;

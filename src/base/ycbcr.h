@@ -13,6 +13,9 @@ struct tachy_ycbcr_codes {
 };
 struct tachy_ycbcr_codes tachy_ycbcr_codes_of(int bits, bool full);
 
+// The code of luma (0), Cb (1) or Cr (2) of R'G'B' from 0 to 1: what each of these weighs, and what is added.
+void tachy_ycbcr_weights(int matrix, int bits, bool full, int component, double weight[4]);
+
 // Y'CbCr of one matrix as that of another, where luma is 0..1 and chroma -0.5..0.5: what is added to luma, and what
 // chroma becomes, both as parts of Cb and Cr. Grey has no colour in either.
 struct tachy_ycbcr_change {

@@ -474,15 +474,10 @@ static int make(struct generator *g, const struct look *look, float at[TACHY_KEY
 static void weigh(const tachy_frame *f, int plane, float matrix[4])
 {
     struct tachy_color c = tachy_color_resolve(f->color, f->format, f->width, f->height);
-    double kr, kb;
-    tachy_luma_weights(c.matrix, &kr, &kb);
-    struct tachy_ycbcr_codes codes = tachy_ycbcr_codes_of(8, c.range == 2);
-    const double luma[3] = {kr, 1 - kr - kb, kb};
-    for (int k = 0; k < 3; k++) {
-        double own = plane == 1 ? k == 2 : k == 0, by = plane == 1 ? 1 - kb : 1 - kr;
-        matrix[k] = (float)(plane ? codes.chroma * (own - luma[k]) / (2 * by) : codes.luma * luma[k]);
-    }
-    matrix[3] = plane ? 128 : (float)codes.black;
+    double weight[4];
+    tachy_ycbcr_weights(c.matrix, 8, c.range == 2, plane, weight);
+    for (int k = 0; k < 4; k++)
+        matrix[k] = (float)weight[k];
 }
 
 static int paste(const struct generator *g, const struct neural *n, const struct drive_item *of, tachy_frame *out)
