@@ -259,6 +259,8 @@ static int run_frames(struct cli *c, const char *name, const struct tachy_card *
                                    {"model.dir", dir_of(c)},
                                    {"model.library", tachy_settings_str(c->settings, "model.library")},
                                    {"model.batch_size", card->free_batch ? "2" : NULL},
+                                   {"inpaint.network", strcmp(card->task, "inpaint") ? NULL : name},
+                                   {"inpaint.hole", strcmp(card->task, "inpaint") ? NULL : "40%,40%,20%,20%"},
                                    {"segment.focus", strcmp(card->task, "segment") ? NULL : "off"},
                                    {"categorize.vectors", strcmp(card->task, "categorize") ? NULL : "yes"}};
     struct watched w = {.to = &c->log};

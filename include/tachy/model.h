@@ -14,7 +14,8 @@ enum tachy_output_meaning {
     TACHY_OUT_LOGIT,        // one channel, sigmoid gives the probability
     TACHY_OUT_SOFTMAX,      // several channels of logits; `channel` is the person
     TACHY_OUT_PROBABILITIES, // several channels that sum to 1; `channel` is the person
-    TACHY_OUT_ALPHA         // one channel, 0..1, the share of the person in the pixel: a matte
+    TACHY_OUT_ALPHA,        // one channel, 0..1, the share of the person in the pixel: a matte
+    TACHY_OUT_PICTURE       // three channels: the picture with its holes filled
 };
 
 #define TACHY_MAX_STATES 8
@@ -154,6 +155,8 @@ struct tachy_card {
     struct tachy_card_constant constant[TACHY_MAX_CONSTANTS];
     struct tachy_card_text text;
     struct tachy_card_prompts prompts;
+    const char *hole; // name of the input that is 1 if a pixel is to be filled, else 0; "": there is none
+    float white;      // TACHY_OUT_PICTURE: the number that white is
 };
 
 typedef struct tachy_model tachy_model; // a card and the place of its file

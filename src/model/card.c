@@ -6,7 +6,7 @@
 static void read_input(struct card_reader *r, json_t *o, struct tachy_card *c)
 {
     static const char *const known[] = {"name",  "width", "height", "layout", "channels",
-                                        "dtype", "fit",   "scale",  "mean",   "std", "pad", "plate", "batch"};
+                                        "dtype", "fit",   "scale",  "mean",   "std", "pad", "plate", "hole", "batch"};
     static const char *const layouts[] = {"nhwc", "nchw", NULL};
     static const char *const channels[] = {"rgb", "bgr", "luma", NULL};
     static const char *const fits[] = {"stretch", "letterbox", "crop", NULL};
@@ -24,6 +24,9 @@ static void read_input(struct card_reader *r, json_t *o, struct tachy_card *c)
     c->foreground = "";
     if (*c->plate && strcmp(c->task, "segment"))
         card_bad(r, "plate", "is for the task segment");
+    c->hole = card_text(r, o, "hole", "");
+    if (!*c->hole != !!strcmp(c->task, "inpaint"))
+        card_bad(r, "hole", "and the task inpaint go together: it names the input that says what is to be filled");
     c->in.width = card_whole(r, o, "width", 1, 16384, 0);
     c->in.height = card_whole(r, o, "height", 1, 16384, 0);
     c->in.layout = (enum tachy_layout)card_choice(r, o, "layout", layouts, -1);
@@ -31,6 +34,8 @@ static void read_input(struct card_reader *r, json_t *o, struct tachy_card *c)
     c->in.dtype = (enum tachy_dtype)(TACHY_F32 + card_choice(r, o, "dtype", dtypes, 0));
     c->in.fit = (enum tachy_fit)card_choice(r, o, "fit", fits, TACHY_FIT_STRETCH);
     c->free_batch = card_choice(r, o, "batch", batches, 0) == 1;
+    if (*c->hole && (c->in.fit != TACHY_FIT_STRETCH || c->in.dtype != TACHY_F32 || c->in.channels == TACHY_LUMA))
+        card_bad(r, "hole", "goes with `fit` stretch, float32 and colours");
     json_t *scale = json_object_get(o, "scale"), *pad = json_object_get(o, "pad");
     c->in.scale = scale ? card_number(r, "scale", scale) : 1.0f;
     c->in.pad = pad ? card_number(r, "pad", pad) : 0.0f;
@@ -52,13 +57,13 @@ static bool several_channels(enum tachy_output_meaning m)
 
 static void read_output(struct card_reader *r, json_t *o, struct tachy_card *c)
 {
-    static const char *const known[] = {"name", "meaning", "channel", "layout", "width", "height", "foreground"};
+    static const char *const known[] = {"name", "meaning", "channel", "layout", "width", "height", "foreground", "white"};
     static const char *const layouts[] = {"nhwc", "nchw", NULL};
-    static const char *const meanings[] = {"probability", "logit", "softmax", "probabilities", "alpha", NULL};
+    static const char *const meanings[] = {"probability", "logit", "softmax", "probabilities", "alpha", "picture", NULL};
     r->section = "output.";
     card_only(r, o, known, TACHY_ARRAY_SIZE(known));
     card_ask(r, o, "meaning", "what is a number? 0..1: probability; of a matte: alpha; any: logit; a channel per class: softmax or "
-                              "probabilities");
+                              "probabilities; the filled picture: picture");
     card_ask(r, o, "channel", "which channel is the person's, from 0?");
     c->output = card_text(r, o, "name", "");
     c->foreground = card_text(r, o, "foreground", "");
@@ -78,6 +83,13 @@ static void read_output(struct card_reader *r, json_t *o, struct tachy_card *c)
         card_bad(r, "channel", "is for meanings with several channels (softmax, probabilities)");
     if (!c->out_width != !c->out_height)
         card_bad(r, "width", "and `output.height` go together");
+    bool picture = c->meaning == TACHY_OUT_PICTURE;
+    json_t *white = json_object_get(o, "white");
+    c->white = white ? card_number(r, "white", white) : 1;
+    if (picture != !strcmp(c->task, "inpaint"))
+        card_bad(r, "meaning", "picture and the task inpaint go together");
+    if (white && (!picture || !(c->white > 0)))
+        card_bad(r, "white", "is for the meaning picture, and above 0");
 }
 
 static void read_state(struct card_reader *r, json_t *o, struct tachy_card_state *s)
@@ -339,7 +351,7 @@ static void read_card(struct card_reader *r, struct card_doc *d)
     if (!strcmp(c->name, TACHY_MODEL_AUTO))
         card_bad(r, "name", "is \"auto\", by which --model chooses among others");
     c->title = card_text(r, root, "title", c->name);
-    card_ask(r, root, "task", "what does it find? segment: people; detect: boxes; classify: classes; track: points of a face; pose: points of a body; embed: vectors of faces; categorize: vectors as texts have; masks: masks of prompts");
+    card_ask(r, root, "task", "what does it find? segment: people; detect: boxes; classify: classes; track: points of a face; pose: points of a body; embed: vectors of faces; categorize: vectors as texts have; masks: masks of prompts; inpaint: what was behind a hole");
     c->task = card_text(r, root, "task", NULL);
     c->network = card_text(r, root, "network", "");
     c->license = card_text(r, root, "license", "");
@@ -354,8 +366,8 @@ static void read_card(struct card_reader *r, struct card_doc *d)
         read_input(r, in, c);
     if (outputs && json_object_get(root, "output"))
         card_bad(r, "outputs", "and `output` exclude each other");
-    if (outputs && !strcmp(c->task, "segment"))
-        card_bad(r, "outputs", "is not for the task segment, whose cards have `output`");
+    if (outputs && (!strcmp(c->task, "segment") || !strcmp(c->task, "inpaint")))
+        card_bad(r, "outputs", "is not for the task %s, whose cards have `output`", c->task);
     if (outputs)
         card_read_decoders(r, outputs, d);
     if (out)

@@ -61,13 +61,12 @@ static bool is_picture(const struct tachy_tensor *t, enum tachy_layout layout, i
                                 : fits(s[0], channels) && fits(s[1], height) && fits(s[2], width);
 }
 
-static int check_input(const struct tachy_card *c, const struct tachy_io *in,
-                       const struct tachy_log *log)
+// `channels`: that the card says of it.
+static int check_input(const struct tachy_card *c, const struct tachy_io *in, int channels, const struct tachy_log *log)
 {
     static const char *const layouts[] = {"nhwc", "nchw"};
     const struct tachy_tensor *t = &in->spec;
     enum tachy_dtype dtype = TACHY_DEF(c->in.dtype, TACHY_F32);
-    int channels = c->in.channels == TACHY_LUMA ? 1 : 3;
     enum tachy_layout other = c->in.layout == TACHY_NHWC ? TACHY_NCHW : TACHY_NHWC;
     char shape[128];
     shape_text(t, shape);
@@ -91,6 +90,17 @@ static int check_input(const struct tachy_card *c, const struct tachy_io *in,
                       turned ? "; it fits as layout " : "", turned ? layouts[other] : "");
 }
 
+static int check_picture(const struct tachy_card *c, const struct tachy_io *out, const struct tachy_log *log)
+{
+    const struct tachy_tensor *t = &out->spec;
+    char shape[128];
+    if (t->dtype == TACHY_F32 && is_picture(t, c->out_layout, c->in.width, c->in.height, 3))
+        return TACHY_OK;
+    return tachy_fail(log, TACHY_ERR_MISMATCH, "model %s: the output `%s` is %s %s; a filled picture is float32, has 3 channels in "
+                      "layout %s and the size of the input, %d wide and %d high", c->name, out->name, tachy_dtype_name(t->dtype),
+                      shape_text(t, shape), c->out_layout == TACHY_NHWC ? "nhwc" : "nchw", c->in.width, c->in.height);
+}
+
 // A picture of rank 4 with a batch of one, or of rank 3.
 static int check_output(const struct tachy_card *c, const struct tachy_io *out,
                         const struct tachy_log *log)
@@ -99,6 +109,8 @@ static int check_output(const struct tachy_card *c, const struct tachy_io *out,
     bool several = c->meaning == TACHY_OUT_SOFTMAX || c->meaning == TACHY_OUT_PROBABILITIES;
     bool nhwc = c->out_layout == TACHY_NHWC;
     char shape[128];
+    if (c->meaning == TACHY_OUT_PICTURE)
+        return check_picture(c, out, log);
     shape_text(t, shape);
     if (t->dtype != TACHY_F32 && t->dtype != TACHY_F16)
         return tachy_fail(log, TACHY_ERR_MISMATCH,
@@ -251,7 +263,8 @@ int tachy_card_check(const struct tachy_card *card, const struct tachy_io *in, i
         return TACHY_ERR_MISMATCH;
     claimed[picture - in] = true;
     const struct tachy_io *plate = *card->plate ? claim(card, "input.plate", card->plate, in, n_in, claimed, log) : NULL;
-    if (*card->plate && !plate)
+    const struct tachy_io *hole = *card->hole ? claim(card, "input.hole", card->hole, in, n_in, claimed, log) : NULL;
+    if ((*card->plate && !plate) || (*card->hole && !hole))
         return TACHY_ERR_MISMATCH;
     int err = check_states(card, in, n_in, out, n_out, claimed, log);
     if (err == TACHY_OK)
@@ -261,10 +274,13 @@ int tachy_card_check(const struct tachy_card *card, const struct tachy_io *in, i
             err = tachy_fail(log, TACHY_ERR_MISMATCH, "model %s: its card says nothing of the input "
                              "`%s`; it must be in `input`, `state` or `constants`", card->name,
                              in[i].name);
+    int channels = card->in.channels == TACHY_LUMA ? 1 : 3;
     if (err == TACHY_OK)
-        err = check_input(card, picture, log);
+        err = check_input(card, picture, channels, log);
     if (err == TACHY_OK && plate)
-        err = check_input(card, plate, log);
+        err = check_input(card, plate, channels, log);
+    if (err == TACHY_OK && hole)
+        err = check_input(card, hole, 1, log);
     if (err == TACHY_OK && mask)
         err = check_output(card, result, log);
     return err < 0 || !mask ? err : check_foreground(card, out, n_out, log);

@@ -24,6 +24,7 @@ struct tachy_infer_net {
     int nb_in, nb_out;
     int picture; // the input that preprocess writes
     int plate;   // the input that sees the scene without people; -1: there is none
+    int hole;    // the input that says which pixels are to be filled; -1: there is none
     int output;  // the output that the card names, or the first; for cards of masks
     int foreground; // the output with the person's own colours; -1: there is none
 

@@ -19,12 +19,14 @@ static struct tachy_engine_params ask(const struct tachy_infer *s, const struct 
     const tachy_model *model = net->model ? net->model : s->net[TACHY_INFER_FULL].model;
     bool nchw = c->in.layout == TACHY_NCHW;
     int w = c->in.width, h = c->in.height;
-    // The batch stands in batch_max; a recurrent model's is one in every input.
+    // The batch stands in batch_max, but in the inputs as well if several have it; a recurrent model's is one in every input.
     a->shape[0] = (struct tachy_io){c->input && *c->input ? c->input : NULL,
-                                    {.rank = 4, .shape = {c->n_states ? 1 : -1, nchw ? -1 : h, nchw ? h : w, nchw ? w : -1}}};
+                                    {.rank = 4, .shape = {c->n_states || *c->hole ? batch : -1, nchw ? -1 : h, nchw ? h : w, nchw ? w : -1}}};
     a->nb_shapes = 1;
     if (*c->plate)
         a->shape[a->nb_shapes++] = (struct tachy_io){c->plate, a->shape[0].spec};
+    if (*c->hole)
+        a->shape[a->nb_shapes++] = (struct tachy_io){c->hole, a->shape[0].spec};
     for (int i = 0; i < c->n_states; i++)
         if (s->state[i].spec.rank)
             a->shape[a->nb_shapes++] = (struct tachy_io){c->state[i].input, s->state[i].spec};

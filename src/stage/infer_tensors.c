@@ -18,7 +18,7 @@ static struct tachy_tensor input_of(const struct tachy_infer_net *net, const str
 {
     const struct tachy_card *c = net->card;
     struct tachy_tensor t = io[i].spec;
-    bool picture = i == net->picture || i == net->plate;
+    bool picture = i == net->picture || i == net->plate || i == net->hole;
     fix_extents(&t, c->in.layout, picture ? batch : 1, picture ? c->in.width : 1, picture ? c->in.height : 1);
     return t;
 }
@@ -57,10 +57,11 @@ int infer_net_describe(const struct tachy_infer *in, struct tachy_infer_net *net
     bool named = true;
     net->nb_in = tachy_engine_inputs(net->first, &is);
     net->nb_out = tachy_engine_outputs(net->first, &os);
-    net->plate = -1;
+    net->plate = net->hole = -1;
     for (int i = 0; i < net->nb_in && net->nb_in > 1; i++) {
         net->picture = strcmp(is[i].name, c->input) ? net->picture : i;
         net->plate = *c->plate && !strcmp(is[i].name, c->plate) ? i : net->plate;
+        net->hole = *c->hole && !strcmp(is[i].name, c->hole) ? i : net->hole;
     }
     net->foreground = -1;
     for (int i = 0; i < net->nb_out; i++) {

@@ -233,7 +233,7 @@ static struct tachy_io io(const char *name, enum tachy_dtype dtype, int64_t n, i
 static struct tachy_card square(void)
 {
     return (struct tachy_card){
-        .name = "sq", .input = "", .output = "", .plate = "", .foreground = "", .meaning = TACHY_OUT_PROBABILITY,
+        .name = "sq", .input = "", .output = "", .plate = "", .hole = "", .foreground = "", .meaning = TACHY_OUT_PROBABILITY,
         .in = {.width = 32, .height = 16, .dtype = TACHY_F32}, .out_width = 32, .out_height = 16};
 }
 
