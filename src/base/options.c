@@ -38,6 +38,7 @@ static const struct habit {
     {"face_detection_batch", "processing.face_detection_batch", {0}},
     {"optical_flow_batch", "motion.flow_batch", {0}},
     {"audio_chunk_size", "processing.audio_chunk_size", {0}},
+    {"lama_batch", "inpaint.lama_batch", {0}},
     {"num_workers", "model.num_workers", {0}},
     {"device", "gpu.device", {0}},
     {"use_fp16", "gpu.fp16", {0}},

@@ -1,6 +1,7 @@
 #include "inpaint/carry.h"
 
 #include "base/base.h"
+#include "base/ycbcr.h"
 #include "inpaint/fill.h"
 #include "inpaint/parts.h"
 
@@ -191,8 +192,11 @@ void carry_write(tachy_frame *out, const struct carry_point *points, int n, cons
 
 // ---- What no frame shows ----
 
-static struct tachy_rect around(const tachy_frame *f, const struct carry_point *points, int n)
+static struct tachy_rect around(const struct carry_rest *rest)
 {
+    const tachy_frame *f = rest->out;
+    const struct carry_point *points = rest->points;
+    int n = rest->n;
     int x0 = f->width, y0 = f->height, x1 = 0, y1 = 0;
     for (int i = 0; i < n; i++)
         if (points[i].from == CARRY_NONE) {
@@ -220,39 +224,90 @@ static void read_part(const tachy_frame *f, const struct tachy_rect *r, uint8_t 
     }
 }
 
-static void write_part(tachy_frame *f, const struct tachy_rect *r, const uint8_t *pixels, const struct carry_point *points, int n,
-                       const int *index)
+static void write_part(const struct carry_rest *rest, const struct tachy_rect *r, const uint8_t *pixels)
 {
+    tachy_frame *f = rest->out;
+    const struct carry_point *points = rest->points;
     struct channel channel[8];
     int nb = TACHY_MIN(channels_of(f->format, channel), 3);
     for (int k = 0; k < nb; k++) {
         const struct channel *c = &channel[k];
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < rest->n; i++) {
             const struct carry_point *p = &points[i];
-            if (p->from == CARRY_NONE && has_sample(c, f, points, i, index))
+            if (p->from == CARRY_NONE && has_sample(c, f, points, i, rest->index))
                 set(c, f, p->x >> c->shift_x, p->y >> c->shift_y,
                     pixels[FILL_BYTES * ((p->y - r->y) * r->w + p->x - r->x) + k] << (c->bits - 8));
         }
     }
 }
 
-int carry_fill(tachy_frame *out, const struct carry_point *points, int n, const int *index)
+int carry_fill(const struct carry_rest *rest)
 {
-    struct tachy_rect r = around(out, points, n);
+    const struct carry_point *points = rest->points;
+    struct tachy_rect r = around(rest);
     if (r.w <= 0 || r.h <= 0)
         return TACHY_OK;
     uint8_t *pixels = calloc((size_t)r.w * (size_t)r.h, FILL_BYTES), *hole = calloc((size_t)r.w * (size_t)r.h, 1);
     int err = pixels && hole ? TACHY_OK : TACHY_ERR_NOMEM;
     if (err == TACHY_OK) {
-        read_part(out, &r, pixels);
-        for (int i = 0; i < n; i++)
+        read_part(rest->out, &r, pixels);
+        for (int i = 0; i < rest->n; i++)
             if (points[i].from == CARRY_NONE)
                 hole[(points[i].y - r.y) * r.w + points[i].x - r.x] = 1;
         err = tachy_fill(pixels, hole, r.w, r.h);
     }
     if (err == TACHY_OK)
-        write_part(out, &r, pixels, points, n, index);
+        write_part(rest, &r, pixels);
     free(pixels);
     free(hole);
     return err;
+}
+
+// ---- Colours ----
+
+// The code of channel `number` of R'G'B' from 0 to 1: what each of these weighs, and what is added.
+static void weigh(const struct channel *c, const tachy_frame *f, int number, double weight[4])
+{
+    struct tachy_color color = tachy_color_resolve(f->color, f->format, f->width, f->height);
+    bool rgb = tachy_pix_desc(f->format)->rgb;
+    int own = f->format == TACHY_PIX_BGRA ? 2 - number : number;
+    if (!rgb)
+        tachy_ycbcr_weights(color.matrix, c->bits, color.range == 2, number, weight);
+    for (int k = 0; k < 4 && rgb; k++)
+        weight[k] = k == own ? (1 << c->bits) - 1 : 0;
+}
+
+// The mean code of the points from nowhere in the block of pixels that sample (x, y) belongs to, of which there is one.
+static int mean_code(const struct channel *c, const struct carry_rest *rest, const float (*rgb)[3], const double weight[4], int x, int y)
+{
+    const tachy_frame *f = rest->out;
+    int x1 = TACHY_MIN((x + 1) << c->shift_x, f->width), y1 = TACHY_MIN((y + 1) << c->shift_y, f->height), n = 0;
+    double sum = 0;
+    for (int j = y << c->shift_y; j < y1; j++)
+        for (int i = x << c->shift_x; i < x1; i++) {
+            int at = rest->index[(size_t)j * (size_t)f->width + (size_t)i];
+            if (at < 0 || rest->points[at].from != CARRY_NONE)
+                continue;
+            for (int k = 0; k < 3; k++)
+                sum += weight[k] * (double)rgb[at][k];
+            n++;
+        }
+    return (int)TACHY_CLAMP(sum / TACHY_MAX(n, 1) + weight[3] + 0.5, 0, (1 << c->bits) - 1);
+}
+
+void carry_paint(const struct carry_rest *rest, const float (*rgb)[3])
+{
+    struct channel channel[8];
+    int nb = TACHY_MIN(channels_of(rest->out->format, channel), 3);
+    for (int k = 0; k < nb; k++) {
+        const struct channel *c = &channel[k];
+        double weight[4];
+        weigh(c, rest->out, k, weight);
+        for (int i = 0; i < rest->n; i++) {
+            const struct carry_point *p = &rest->points[i];
+            int x = p->x >> c->shift_x, y = p->y >> c->shift_y;
+            if (p->from == CARRY_NONE && has_sample(c, rest->out, rest->points, i, rest->index))
+                set(c, rest->out, x, y, mean_code(c, rest, rgb, weight, x, y));
+        }
+    }
 }

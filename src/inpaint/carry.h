@@ -35,5 +35,14 @@ void carry_before(struct carry_point *points, int n, int width, int height);
 // that are from nowhere keep what `out` has.
 void carry_write(tachy_frame *out, const struct carry_point *points, int n, const int *index, tachy_frame *const from[],
                  const tachy_frame *before);
-// Fills the points that are from nowhere (fill.h). TACHY_ERR_NOMEM.
-int carry_fill(tachy_frame *out, const struct carry_point *points, int n, const int *index);
+// The points that are from nowhere, in the frame that is to be filled.
+struct carry_rest {
+    tachy_frame *out;
+    const struct carry_point *points; // of the whole hole
+    int n;
+    const int *index;
+};
+// Fills them by fill.h. TACHY_ERR_NOMEM.
+int carry_fill(const struct carry_rest *rest);
+// Gives them these colours: R'G'B', 0..1, of each of the `n` points. Chroma that several share is their mean.
+void carry_paint(const struct carry_rest *rest, const float (*rgb)[3]);

@@ -1,6 +1,7 @@
 #include "inpaint/carry.h"
 #include "media/media.h"
 #include "postprocess/overlay.h"
+#include "stage/filler.h"
 #include "stage/hole.h"
 #include "stage/pair.h"
 #include "stage/stage.h"
@@ -16,6 +17,7 @@ struct inpaint {
     int width, height; // of the frames
     int flow_width, flow_height;
     tachy_frame_pool *pool;
+    struct filler_params filler;
 };
 
 // A frame before.
@@ -31,28 +33,41 @@ struct inpaint_state {
     tachy_frame *out;       // that one, filled
     struct carry_point *points;
     int *index;
+    struct filler *filler;
 };
 
 static const struct tachy_option options[] = {
     {"inpaint.look_ahead", "look-ahead", 0, TACHY_OPT_INT, "8", .max = 15, .arg = "FRAMES", .group = "Inpaint",
      .help = "frames to come that may show what is behind the hole; none with --live"},
+    {"inpaint.network", "fill", 0, TACHY_OPT_STRING, .arg = "NAME|FILE", .group = "Inpaint",
+     .help = "model card of a network that fills what no frame shows, as LaMa; without it patches of the picture do"},
+    {"inpaint.lama_batch", "lama-batch", 0, TACHY_OPT_INT, "1", .min = 1, .max = 64, .group = "Inpaint",
+     .help = "parts of a frame that this network takes in a run, if its card's `batch` is free"},
     {0},
 };
 
 static int open(struct tachy_stage *st, const tachy_settings *s)
 {
+    struct inpaint *p = tachy_stage_priv(st);
     st->ahead = tachy_settings_bool(s, "performance.live") ? 0 : (int)tachy_settings_int(s, "inpaint.look_ahead");
     tachy_task_describe(st->task, " ahead %d", st->ahead);
-    return TACHY_OK;
+    return filler_read(&p->filler, st, s);
 }
 
-static void inpaint_close(struct tachy_stage *st) { tachy_frame_pool_close(&((struct inpaint *)tachy_stage_priv(st))->pool); }
+static void inpaint_close(struct tachy_stage *st)
+{
+    struct inpaint *p = tachy_stage_priv(st);
+    tachy_frame_pool_close(&p->pool);
+    infer_free(&p->filler.net);
+}
 
 static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
     struct inpaint *p = tachy_stage_priv(st);
     p->width = video->width;
     p->height = video->height;
+    p->filler.rotation = video->rotation;
+    p->filler.flip = video->flipped;
     tachy_pair_size(st, &p->flow_width, &p->flow_height);
     tachy_frame_pool_close(&p->pool);
     int err = tachy_frame_pool_open(&p->pool, video->format, video->width, video->height);
@@ -79,6 +94,7 @@ static void state_close(void *state)
     if (!s)
         return;
     forget(s);
+    filler_close(&s->filler);
     for (int i = 0; i < BACK; i++)
         free(s->past[i].uv);
     free(s->points);
@@ -88,7 +104,7 @@ static void state_close(void *state)
 
 static int state_open(struct tachy_stage *st, void **state)
 {
-    const struct inpaint *p = tachy_stage_priv(st);
+    struct inpaint *p = tachy_stage_priv(st);
     struct inpaint_state *s = calloc(1, sizeof(*s));
     size_t n = (size_t)p->width * (size_t)p->height, flow = (size_t)p->flow_width * (size_t)p->flow_height;
     *state = NULL;
@@ -99,12 +115,12 @@ static int state_open(struct tachy_stage *st, void **state)
     bool whole = s->points && s->index;
     for (int i = 0; i < BACK && whole; i++)
         whole = (s->past[i].uv = malloc(2 * flow * sizeof(float))) != NULL;
-    if (!whole) {
+    int err = whole ? filler_open(&s->filler, &p->filler) : TACHY_ERR_NOMEM;
+    if (err < 0)
         state_close(s);
-        return TACHY_ERR_NOMEM;
-    }
-    *state = s;
-    return TACHY_OK;
+    else
+        *state = s;
+    return err;
 }
 
 static void remember(const struct inpaint *p, struct inpaint_state *s, struct tachy_stage *st, const struct tachy_item *item)
@@ -205,7 +221,7 @@ static int inpaint(struct tachy_stage *st, struct inpaint_state *s, const struct
         look_on(st, s, pieces, nb, n, from);
         look_at_filled(st, s, item, n);
         carry_write(item->out, s->points, n, s->index, from, s->out);
-        err = carry_fill(item->out, s->points, n, s->index);
+        err = s->filler->fill(s->filler, &(struct carry_rest){item->out, s->points, n, s->index});
     }
     if (err == TACHY_OK)
         err = tell(p, s, item, n);

@@ -27,6 +27,7 @@ static const struct tachy_example examples[] = {
     {"tachy inpaint street.mp4 -o empty.mp4", "without people, where the camera or they move enough to show what is behind them"},
     {"tachy inpaint --hole scratches.png photo.jpg -o mended.png", "a photo, where scratches.png is white"},
     {"tachy inpaint --hole masks.mp4 in.mp4", "what is white in each frame of a video of masks"},
+    {"tachy inpaint --fill lama_fp32.onnx --hole logo.png in.mp4", "a network fills what no frame shows; its card lies beside it"},
     {0},
 };
 
@@ -36,7 +37,7 @@ const struct tachy_task_ops tachy_task_inpaint = {
             .name = "inpaint",
             .summary = "remove people, logos or scratches, and fill the hole",
             .details = "Fills holes with what earlier or later frames show behind them, carried along the motion; what no frame shows "
-                       "is made of the picture around it, and stays the same from then on (docs/inpaint.md).",
+                       "is made of the picture around it, or by a network (--fill), and stays the same from then on (docs/inpaint.md).",
             .examples = examples,
         },
     .stages = stages,

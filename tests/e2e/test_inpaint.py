@@ -1,8 +1,11 @@
 """tachy inpaint: holes of pictures beside OpenCV's Telea, clips whose content is known, formats, and what is refused."""
+import json
 import subprocess
 
 import cv2
+import lama_networks
 import numpy as np
+import onnxruntime
 
 import common
 from common import DEPS, run
@@ -12,7 +15,7 @@ def psnr(a, b, where):
     return 10 * np.log10(255**2 / max(((a.astype(float) - b)[where] ** 2).mean(), 1e-9))
 
 
-class Inpaint(common.Case):
+class Pictures(common.Case):
     def setUp(self):
         super().setUp()
         self.wall = cv2.imread(str(DEPS / "media" / "astronaut.png"))
@@ -49,6 +52,8 @@ class Inpaint(common.Case):
             holes.append(m)
         return true, bad, holes
 
+
+class Inpaint(Pictures):
     def test_pictures_beside_telea(self):
         ours, telea = [], []
         for seed in range(6):
@@ -131,6 +136,202 @@ class Inpaint(common.Case):
             self.assertIn(words, p.stderr)
         p = run("inpaint", "--hole", "1,2,3,4", "--device", "cuda", clip, "-o", self.tmp / "x.png", check=False)
         self.assertNotEqual(p.returncode, 0)
+
+
+def parts(side, begin, end, scale, size):
+    """Where along an axis windows of the network's `side` begin that show begin..end of `size` pixels, and how long they are."""
+    long, around = int(np.ceil(side * scale)), int(side // 8 * scale)
+    lo, hi = max(begin - around, 0), min(end + around, size)
+    n = max(1, int(np.ceil((hi - lo - long // 4) / (long - long // 4))))
+    middles = (lo + hi) / 2 + (np.arange(n) - (n - 1) / 2) * ((hi - lo - long) / max(n - 1, 1))
+    at = np.floor(middles - long / 2 + 0.5).astype(int)
+    return [(size - long) // 2] if long > size else list(np.clip(at, 0, size - long)), long
+
+
+class Network(Pictures):
+    """--fill with a generated network of LaMa's signature, beside a loop over ONNX Runtime's own package."""
+
+    def setUp(self):
+        super().setUp()
+        self.side = 96
+        self.net = lama_networks.make(self.tmp, self.side)
+
+    def infer(self, net, image, mask):
+        """R, G, B of any size, 0 to 255, and where it is to be filled."""
+        session = onnxruntime.InferenceSession(str(net))
+        white = 255 if net.stem != "unit" else 1
+        x = np.float32(image / 255).transpose(2, 0, 1)[None]
+        return session.run(None, {"image": x, "mask": np.float32(mask)[None, None]})[0][0].transpose(1, 2, 0) * (255 / white)
+
+    def expect(self, picture, hole, scale=1, net=None):
+        """A single hole. The picture goes on at its edge."""
+        h, w = hole.shape
+        rgb = picture[..., ::-1].astype(np.float64)
+        ys, xs = np.nonzero(hole)
+        rows, side = parts(self.side, ys.min(), ys.max() + 1, scale, h)
+        columns, _ = parts(self.side, xs.min(), xs.max() + 1, scale, w)
+        total, weights = np.zeros((h, w, 3)), np.zeros((h, w, 1))
+
+        def fade(n):
+            edge = np.minimum(np.arange(side), np.arange(side)[::-1]) + 1
+            return np.minimum(edge / (side // 4 + 1), 1) if n > 1 else np.ones(side)
+        for y in rows:
+            for x in columns:
+                iy, ix = np.clip(np.arange(y, y + side), 0, h - 1), np.clip(np.arange(x, x + side), 0, w - 1)
+                image, mask = rgb[np.ix_(iy, ix)], hole[np.ix_(iy, ix)] > 0
+                if not mask.any():
+                    continue
+                if side > self.side:
+                    image, mask = (cv2.resize(np.float64(v), (self.side, self.side), interpolation=cv2.INTER_AREA) for v in (image, mask))
+                    mask = mask > 0
+                got = cv2.resize(self.infer(net or self.net, image, mask), (side, side), interpolation=cv2.INTER_LINEAR)
+                inside = [slice(max(-at, 0), min(n - at, side)) for at, n in ((y, h), (x, w))]
+                to = tuple(slice(s.start + at, s.stop + at) for s, at in zip(inside, (y, x), strict=True))
+                inside = tuple(inside)
+                weight = np.outer(fade(len(rows)), fade(len(columns)))[inside][..., None]
+                total[to] += weight * got[inside]
+                weights[to] += weight
+        out = rgb.copy()
+        where = hole > 0
+        out[where] = (total / np.maximum(weights, 1e-9))[where]
+        return out[..., ::-1]
+
+    def fill_net(self, picture, hole, *args, net=None):
+        out = self.tmp / "net.png"
+        run("inpaint", "--fill", net or self.net, *args, "--hole", self.write("hole.png", hole), self.write("in.png", picture), "-o", out, "-y")
+        return cv2.imread(str(out)).astype(int)
+
+    def same(self, picture, hole, scale=1, net=None):
+        got, want = self.fill_net(picture, hole, net=net), self.expect(picture, hole, scale, net)
+        self.assertTrue((got[hole == 0] == picture[hole == 0]).all())
+        self.assertLessEqual(np.abs(got - want).max(), 1)
+        self.assertGreater(np.abs(got - picture)[hole > 0].mean(), 5)
+
+    @staticmethod
+    def hole(shape, *boxes):
+        m = np.zeros(shape[:2], np.uint8)
+        for x, y, w, h in boxes:
+            m[y:y + h, x:x + w] = 255
+        return m
+
+    def test_a_crop_around_a_hole(self):
+        wall = self.wall[:240, :320]
+        self.same(wall, self.hole(wall.shape, (100, 90, 40, 30)))
+        self.same(wall, self.hole(wall.shape, (0, 200, 30, 40)))  # at the edge
+        small = self.wall[200:250, 100:170]
+        self.same(small, self.hole(small.shape, (10, 5, 30, 20)))  # smaller than the network's picture
+        ellipse = np.zeros(wall.shape[:2], np.uint8)
+        cv2.ellipse(ellipse, (200, 120), (30, 20), 30, 0, 360, 255, -1)
+        self.same(wall, ellipse)
+
+    def test_shrunk_only_if_it_must_be(self):
+        """144 pixels with an eighth of the window to each side are two windows long, and too deep for tiles."""
+        self.same(self.wall, self.hole(self.wall.shape, (180, 200, 144, 144)), scale=2)
+
+    def test_tiles(self):
+        """A line is too long for a window, but no tile lies inside of it."""
+        line = self.hole(self.wall.shape, (20, 250, 470, 6))
+        self.same(self.wall, line)
+        cross = line | self.hole(self.wall.shape, (250, 30, 6, 450))
+        self.same(self.wall, cross)
+
+    def test_several_holes_in_a_run(self):
+        boxes = [(40, 40, 30, 30), (300, 60, 24, 40), (60, 400, 40, 20), (400, 400, 30, 30), (220, 220, 20, 20)]
+        hole = self.hole(self.wall.shape, *boxes)
+        want = self.wall.astype(float)
+        for b in boxes:
+            one = self.hole(self.wall.shape, b)
+            want[one > 0] = self.expect(self.wall, one)[one > 0]
+        for args in ([], ["--lama-batch", 2]):
+            got = self.fill_net(self.wall, hole, *args)
+            self.assertTrue((got[hole == 0] == self.wall[hole == 0]).all())
+            self.assertLessEqual(np.abs(got - want).max(), 1)
+
+    def test_free_sizes_and_other_white(self):
+        wall = self.wall[:240, :320]
+        net = lama_networks.make(self.tmp, self.side, free=True, white=1, name="unit")
+        self.same(wall, self.hole(wall.shape, (100, 90, 40, 30)), net=net)
+        self.assertIn("it runs as its card says", run("model", "verify", net).stdout)
+
+    def test_published_size(self):
+        """The card that docs/inpaint.md has."""
+        hole = self.hole(self.wall.shape, (200, 150, 120, 160))
+        self.side = 512
+        net = lama_networks.make(self.tmp, self.side, name="lama_fp32")
+        text = (common.ROOT / "docs" / "inpaint.md").read_text()
+        (self.tmp / "lama_fp32.json").write_text(text.split("```json\n")[1].split("```")[0])
+        self.same(self.wall, hole, net=net)
+
+    def test_curate(self):
+        wall, hole = self.wall[:240, :320], "100,60,60,50"
+        out = self.tmp / "curated"
+        run("curate", self.write("in.png", wall), "--tasks", "inpaint", "--inpaint.hole", hole, "--inpaint.network", self.net, "-o", f"{out}/")
+        mended = [p for p in out.rglob("*.png")]
+        self.assertEqual(len(mended), 1)
+        want = self.expect(wall, self.hole(wall.shape, (100, 60, 60, 50)))
+        self.assertLessEqual(np.abs(cv2.imread(str(mended[0])) - want).max(), 1)
+
+    def test_clip(self):
+        """Other frames show all that is behind the moving hole, so the network changes nothing; what it fills once stays."""
+        true, bad, holes = self.walk(8)
+        masks = self.clip([cv2.cvtColor(m, cv2.COLOR_GRAY2BGR) for m in holes], "holes.mkv")
+        got = []
+        for name, args in (("patches", []), ("net", ["--fill", self.net])):
+            run("inpaint", *args, "--hole", masks, self.clip(bad, "in.mkv"), "-c:v", "ffv1", "-o", self.tmp / f"{name}.mkv")
+            got.append(self.frames(self.tmp / f"{name}.mkv").astype(int))
+        self.assertTrue((got[0] == got[1]).all())
+        frame, hole = true[0], self.hole(true[0].shape, (100, 60, 60, 50))
+        run("inpaint", "--fill", self.net, "--hole", "100,60,60,50", self.clip([frame] * 4, "still.mkv"), "-c:v", "ffv1", "-o",
+            self.tmp / "still-net.mkv")
+        still = self.frames(self.tmp / "still-net.mkv").astype(int)
+        self.assertLessEqual(np.abs(still[0] - self.expect(frame, hole)).max(), 1)
+        self.assertLessEqual(np.abs(still - still[0]).max(), 2)
+
+    def test_turned(self):
+        """The network sees a picture as it is shown."""
+        wall = self.wall[:240, :320]
+        hole = self.hole(wall.shape, (100, 90, 40, 30))
+        clip, turned = self.clip([wall], "in.mkv"), self.tmp / "turned.mov"
+        for degrees, k in ((90, 1), (180, 2)):
+            common.ffmpeg("-i", clip, "-c:v", "png", "-pix_fmt", "rgb24", self.tmp / "plain.mov")
+            common.ffmpeg("-i", self.tmp / "plain.mov", "-c", "copy", "-metadata:s:v", f"rotate={degrees}", turned)
+            mask = self.write("hole.png", np.rot90(hole, k))
+            run("inpaint", "--fill", self.net, "--hole", mask, turned, "-c:v", "ffv1", "-o", self.tmp / "out.mkv", "-y")
+            got = self.frames(self.tmp / "out.mkv", size=(240, 320) if k == 1 else (320, 240))[0].astype(int)
+            self.assertLessEqual(np.abs(got - self.expect(np.rot90(wall, k), np.rot90(hole, k))).max(), 1)
+
+    def test_formats(self):
+        frame = self.wall[100:340, 100:420]
+        want = self.expect(frame, self.hole(frame.shape, (160, 40, 64, 64)))[..., ::-1]
+        for pix, near in (("yuv420p", 6), ("yuv422p10le", 4), ("yuv444p", 3), ("gray", 255)):
+            clip, out = self.clip([frame], f"{pix}.mkv", pix), self.tmp / f"out-{pix}.mkv"
+            run("inpaint", "--fill", self.net, "--hole", "160,40,64,64", clip, "-c:v", "ffv1", "-o", out)
+            a, b = (self.frames(p, "rgb24").astype(int) for p in (clip, out))
+            changed = np.abs(a - b).max(axis=(0, 3)) > 8
+            self.assertTrue(changed[44:100, 164:220].mean() > 0.3, pix)
+            self.assertLessEqual(np.abs(b[0] - want)[44:100, 164:220].mean(), near, pix)
+            changed[38:106, 158:226] = False
+            self.assertFalse(changed.any(), pix)
+
+    def test_refused(self):
+        picture = self.write("in.png", self.wall[:64, :64])
+        card = json.loads((self.tmp / "lama.json").read_text())
+
+        def fails(*words, **change):
+            (self.tmp / "lama.json").write_text(json.dumps({**card, **change}))
+            p = run("inpaint", "--fill", self.net, "--hole", "1,2,30,4", picture, "-o", self.tmp / "x.png", "-y", check=False)
+            self.assertNotEqual(p.returncode, 0)
+            for w in words:
+                self.assertIn(w, p.stderr)
+        fails("input.hole", input={k: v for k, v in card["input"].items() if k != "hole"})
+        fails("`nothere`", "input.hole", input={**card["input"], "hole": "nothere"})
+        fails("picture and the task inpaint", output={"meaning": "alpha"})
+        fails("white", output={**card["output"], "white": 0})
+        fails("100 wide", input={**card["input"], "width": 100})
+        for task in ("segment", "detect"):
+            fails("go together", task=task)
+        p = run("inpaint", "--fill", "nothere.onnx", "--hole", "1,2,30,4", picture, "-o", self.tmp / "x.png", check=False)
+        self.assertIn("nothere.onnx", p.stderr)
 
 
 if __name__ == "__main__":
