@@ -30,16 +30,10 @@ struct animate_cuda {
 
 // What the stage keeps on a worker's part of a device.
 struct part {
-    struct device_worker *g;
-    tachy_frame_pool *surfaces; // painted
+    struct device_painter painter; // first
     struct tachy_face_placed placed; // of the item in hand
     struct tachy_face_mesh mesh;
     struct tachy_block mesh_there, scratch;
-};
-
-struct animate_cuda_item {
-    struct device_flight *flight; // where its picture is: part of it
-    uint64_t part;
 };
 
 // ---- A portrait
@@ -152,12 +146,12 @@ static int send_mesh(struct device_group *p, const struct drive_item *of)
                                                                         g->stream), "a copy");
 }
 
-// Queues the item's picture into `surface`.
-static int queue_picture(struct device_group *p, const struct tachy_item *item, tachy_frame *surface)
+static int paint(struct device_group *p, struct tachy_item *item, tachy_frame *surface)
 {
     const struct drive_item *of = tachy_stage_item(tachy_stage_before(p->st, "drive"), item);
     const struct there *from;
     int err = bring(p, of->portrait, &from);
+    surface->color = of->portrait->picture->color;
     device_kernels(p->g);
     if (err == TACHY_OK)
         err = send_mesh(p, of);
@@ -165,78 +159,6 @@ static int queue_picture(struct device_group *p, const struct tachy_item *item, 
         err = paint_planes(p, from, surface, chroma, of->mirrored);
     device_kernels_end(p->g, 2 * device_bytes(surface));
     return err;
-}
-
-static int animate(struct device_group *p, struct tachy_item *item)
-{
-    const struct animate_cuda *a = tachy_stage_priv(p->st);
-    struct device_worker *g = p->g;
-    tachy_frame *own = NULL;
-    int err = device_out_get(&a->out, g->device, a->pool, &item->out);
-    if (err == TACHY_OK && item->out->mem != TACHY_DEVICE)
-        err = tachy_frame_pool_get(((struct part *)p->part)->surfaces, &own);
-    if (err == TACHY_OK)
-        err = queue_picture(p, item, own ? own : item->out);
-    if (err == TACHY_OK && own) {
-        device_copies(g);
-        err = tachy_frame_copy_planes(item->out, own, &g->gpu->device, g->stream, false, g->task->log);
-        device_copies_end(g);
-    }
-    tachy_frame_unref(&own); // who gets it next writes to it on this stream
-    if (item->out)
-        animate_name(tachy_stage_item(tachy_stage_before(p->st, "drive"), item), item);
-    return err;
-}
-
-static void animate_all(struct device_group *p)
-{
-    uint64_t part = 0;
-    for (int i = 0; i < p->n; i++)
-        p->err[i] = animate(p, p->items[i]);
-    int end = device_flight_mark(p->g->flight, &part);
-    device_fail_all(p, end);
-    for (int i = 0; i < p->n; i++) {
-        struct animate_cuda_item *own = tachy_stage_item(p->st, p->items[i]);
-        *own = (struct animate_cuda_item){p->g->flight, part};
-        if (p->err[i] < 0 && end == TACHY_OK)
-            device_flight_wait(p->g->flight, part);
-        p->items[i]->pending = p->err[i] == TACHY_OK;
-    }
-}
-
-static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
-{
-    device_run_where_it_is(worker, st, pieces, n, err, animate_all);
-}
-
-static int sync(struct tachy_stage *st, struct tachy_item *item)
-{
-    const struct animate_cuda_item *own = tachy_stage_item(st, item);
-    item->pending = false;
-    return device_flight_wait(own->flight, own->part);
-}
-
-// ---- For the light ratio
-
-static void queue_group(struct device_group *p)
-{
-    for (int i = 0; i < p->n; i++) {
-        tachy_frame *surface = NULL;
-        p->err[i] = tachy_frame_pool_get(((struct part *)p->part)->surfaces, &surface);
-        if (p->err[i] == TACHY_OK)
-            p->err[i] = queue_picture(p, p->items[i], surface);
-        tachy_frame_unref(&surface);
-    }
-}
-
-static int queue(struct tachy_stage *st, void *worker, struct tachy_item *const items[], int n)
-{
-    return device_queue(worker, st, items, n, 1, queue_group);
-}
-
-static bool load(struct tachy_stage *st, void *worker, const struct tachy_item *item, struct tachy_stage_load *l)
-{
-    return device_load(st, worker, true, l);
 }
 
 // ---- The stage
@@ -284,9 +206,9 @@ static int surfaces(struct tachy_stage *st, const struct tachy_surface_spec *spe
 static void part_close(void *part)
 {
     struct part *p = part;
-    tachy_frame_pool_close(&p->surfaces);
-    tachy_memory_give(p->g->task->memory, &p->mesh_there);
-    tachy_memory_give(p->g->task->memory, &p->scratch);
+    device_painter_close(&p->painter);
+    tachy_memory_give(p->painter.g->task->memory, &p->mesh_there);
+    tachy_memory_give(p->painter.g->task->memory, &p->scratch);
     free(p);
 }
 
@@ -297,10 +219,8 @@ static int part_open(struct tachy_stage *st, int batch, void **part)
     struct part *p = *part = calloc(1, sizeof(*p));
     if (!p)
         return TACHY_ERR_NOMEM;
-    p->g = g;
-    int err = tachy_frame_pool_open_gpu(&p->surfaces, g->gpu, a->video.format, a->video.width, a->video.height);
-    if (err == TACHY_OK)
-        tachy_frame_pool_account(p->surfaces, g->task->memory);
+    p->painter = (struct device_painter){.paint = paint, .out = &a->out, .host = &a->pool};
+    int err = device_painter_open(&p->painter, g, a->video.format, a->video.width, a->video.height);
     if (err < 0) {
         part_close(p);
         *part = NULL;
@@ -312,15 +232,15 @@ const struct tachy_stage_ops tachy_stage_animate_cuda = {
     .name = "animate",
     .flags = TACHY_STAGE_WRITES,
     .priv_size = sizeof(struct animate_cuda),
-    .item_size = sizeof(struct animate_cuda_item),
+    .item_size = sizeof(struct device_painted),
     .open = open,
     .close = close,
     .start = start,
     .surfaces = surfaces,
     .worker_open = part_open,
     .worker_close = part_close,
-    .run = run,
-    .sync = sync,
-    .load = load,
-    .queue = queue,
+    .run = device_painter_run,
+    .sync = device_painter_sync,
+    .load = device_load,
+    .queue = device_painter_queue,
 };

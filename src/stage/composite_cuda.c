@@ -136,13 +136,9 @@ static void frame_is_there(struct device_group *p, struct tachy_item *item)
 // What the composite reads is kept until the flight's next part is done.
 static int keep(struct device_group *p, struct tachy_item *item)
 {
-    const struct device_item *di = device_item_of(p->g->task->devices, item);
-    tachy_frame *read[] = {item->in, di->frame, tachy_background_of(&stage_of(p)->base, item)};
-    int err = TACHY_OK;
-    for (size_t i = 0; i < TACHY_ARRAY_SIZE(read) && err == TACHY_OK; i++)
-        if (read[i])
-            err = device_flight_keep(p->g->flight, read[i]);
-    return err;
+    tachy_frame *background = tachy_background_of(&stage_of(p)->base, item);
+    int err = device_keep_read(p, item);
+    return err == TACHY_OK && background ? device_flight_keep(p->g->flight, background) : err;
 }
 
 // The result with masks on the device in place of the host's; what is queued from here on finds them there.
@@ -368,11 +364,6 @@ int composite_cuda_queue(struct tachy_stage *st, void *worker, struct tachy_item
     return device_queue(worker, st, items, n, 1, queue);
 }
 
-static bool load(struct tachy_stage *st, void *worker, const struct tachy_item *item, struct tachy_stage_load *l)
-{
-    return device_load(st, worker, true, l);
-}
-
 // ---- The stage ----
 
 int composite_cuda_open(struct tachy_stage *st, const tachy_settings *set, bool lines)
@@ -493,6 +484,6 @@ const struct tachy_stage_ops tachy_stage_composite_cuda = {
     .worker_close = composite_cuda_part_close,
     .run = run,
     .sync = composite_cuda_sync,
-    .load = load,
+    .load = device_load,
     .queue = composite_cuda_queue,
 };

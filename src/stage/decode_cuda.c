@@ -81,7 +81,9 @@ static bool load(struct tachy_stage *st, void *worker, const struct tachy_item *
     if (infer_cuda_from_host(in, item))
         return false;
     l->to_host = st->task->eyes * (double)in->net[TACHY_INFER_FULL].out_bytes;
-    return device_load(st, worker, false, l);
+    device_load(st, worker, item, l);
+    l->computes = false;
+    return true;
 }
 
 const struct tachy_stage_ops tachy_stage_decode_cuda = {

@@ -380,6 +380,13 @@ int device_keep_frame(struct device_group *p, struct tachy_item *item)
     return f && !kept ? device_flight_keep(p->g->flight, f) : TACHY_OK;
 }
 
+int device_keep_read(struct device_group *p, struct tachy_item *item)
+{
+    const struct device_item *di = device_item_of(p->g->task->devices, item);
+    int err = item->in ? device_flight_keep(p->g->flight, item->in) : TACHY_OK;
+    return err == TACHY_OK && di->frame ? device_flight_keep(p->g->flight, di->frame) : err;
+}
+
 void device_let_go(struct device_group *p)
 {
     const tachy_task *t = p->g->task;
@@ -395,10 +402,10 @@ struct tachy_tensor device_picture(const struct tachy_tensor *first, int at)
     return t;
 }
 
-bool device_load(struct tachy_stage *st, void *worker, bool computes, struct tachy_stage_load *l)
+bool device_load(struct tachy_stage *st, void *worker, const struct tachy_item *item, struct tachy_stage_load *l)
 {
     l->device = &device_pinned(st->task->devices)->gpu->device;
     l->stream = worker ? ((struct device_set *)worker)->now->stream : l->stream;
-    l->computes = computes;
+    l->computes = true;
     return true;
 }

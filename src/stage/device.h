@@ -163,6 +163,8 @@ int device_frame_of(struct device_group *p, struct tachy_item *item, const tachy
 // The pipeline may let go of the frame before the device has read it: it is kept until the flight's next part is done,
 // unless a later stage than p->st reads it too.
 int device_keep_frame(struct device_group *p, struct tachy_item *item);
+// The item's frame and its copy are kept until the flight's next part is done.
+int device_keep_read(struct device_group *p, struct tachy_item *item);
 // Copies of the host's frames go, if no later stage reads them and the region is the last.
 void device_let_go(struct device_group *p);
 // Makes later work on `to` wait for the work queued on `from`.
@@ -202,5 +204,5 @@ static inline void device_copies_end(struct device_worker *g) { tachy_gpu_timer_
 
 static inline double device_bytes(const tachy_frame *f) { return (double)tachy_frame_bytes(f->format, f->width, f->height); }
 
-// struct tachy_stage_ops.load but for the bytes; `worker` NULL: the stream stays.
-bool device_load(struct tachy_stage *st, void *worker, bool computes, struct tachy_stage_load *l);
+// `load` of struct tachy_stage_ops for a stage whose kernels compute, but for the bytes; `worker` NULL: the stream stays.
+bool device_load(struct tachy_stage *st, void *worker, const struct tachy_item *item, struct tachy_stage_load *l);

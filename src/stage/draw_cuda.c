@@ -3,7 +3,7 @@
 
 #include "cuda/mem.h"
 #include "ref/ref_draw.h"
-#include "stage/device.h"
+#include "stage/device_out.h"
 
 #include <stdlib.h>
 
@@ -11,15 +11,9 @@
 
 // What the stage keeps on a worker's part of a device.
 struct part {
-    struct device_worker *g;
-    tachy_frame_pool *surfaces; // drawn
+    struct device_painter painter; // first
     struct tachy_shapes shapes; // of the item in hand
     struct tachy_block there;   // the same on the device
-};
-
-struct draw_item {
-    struct device_flight *flight; // where its picture is: part of it
-    uint64_t part;
 };
 
 // ---- A picture
@@ -53,8 +47,7 @@ static int queue_shapes(struct device_group *p, tachy_frame *surface)
     return device_failed(g, g->kernels->draw(&k, g->stream), "starting the kernel that draws");
 }
 
-// Queues the item's picture into *surface, which is the caller's, also on failure.
-static int queue_picture(struct device_group *p, struct tachy_item *item, tachy_frame **surface)
+static int paint(struct device_group *p, struct tachy_item *item, tachy_frame *surface)
 {
     const struct tachy_draw *d = tachy_stage_priv(p->st);
     struct device_worker *g = p->g;
@@ -63,94 +56,14 @@ static int queue_picture(struct device_group *p, struct tachy_item *item, tachy_
     int err = device_frame_of(p, item, &f);
     if (err == TACHY_OK)
         err = tachy_overlay_shapes(&own->shapes, &d->overlay, f, item->result.regions, item->result.nb_regions);
-    if (err == TACHY_OK)
-        err = tachy_frame_pool_get(own->surfaces, surface);
     if (err < 0)
         return err;
     device_kernels(g);
-    err = tachy_frame_copy_planes(*surface, f, &g->gpu->device, g->stream, false, g->task->log);
+    err = tachy_frame_copy_planes(surface, f, &g->gpu->device, g->stream, false, g->task->log);
     if (err == TACHY_OK)
-        err = queue_shapes(p, *surface);
+        err = queue_shapes(p, surface);
     device_kernels_end(g, 2 * device_bytes(f));
     return err;
-}
-
-// What is queued reads the frame, until the flight's next part is done.
-static int keep(struct device_group *p, struct tachy_item *item)
-{
-    struct device_item *di = device_item_of(p->g->task->devices, item);
-    int err = device_flight_keep(p->g->flight, item->in);
-    if (err == TACHY_OK && di->frame)
-        err = device_flight_keep(p->g->flight, di->frame);
-    tachy_frame_unref(&di->frame);
-    return err;
-}
-
-static int draw_one(struct device_group *p, struct tachy_item *item)
-{
-    const struct tachy_draw *d = tachy_stage_priv(p->st);
-    struct device_worker *g = p->g;
-    tachy_frame *surface = NULL;
-    int err = tachy_frame_pool_get(d->pool, &item->out);
-    if (err == TACHY_OK)
-        err = queue_picture(p, item, &surface);
-    if (err == TACHY_OK) {
-        device_copies(g);
-        err = tachy_frame_copy_planes(item->out, surface, &g->gpu->device, g->stream, false, g->task->log);
-        device_copies_end(g);
-    }
-    tachy_frame_unref(&surface); // who gets it next writes to it on this stream
-    int kept = keep(p, item);
-    return err < 0 ? err : kept;
-}
-
-static void draw(struct device_group *p)
-{
-    uint64_t part = 0;
-    for (int i = 0; i < p->n; i++)
-        p->err[i] = draw_one(p, p->items[i]);
-    int end = device_flight_mark(p->g->flight, &part); // also after failures: what was queued reads the frames
-    device_fail_all(p, end);
-    for (int i = 0; i < p->n; i++) {
-        struct draw_item *own = tachy_stage_item(p->st, p->items[i]);
-        *own = (struct draw_item){p->g->flight, part};
-        if (p->err[i] < 0 && end == TACHY_OK)
-            device_flight_wait(p->g->flight, part);
-        p->items[i]->pending = p->err[i] == TACHY_OK;
-    }
-}
-
-static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
-{
-    device_run_where_it_is(worker, st, pieces, n, err, draw);
-}
-
-static int sync(struct tachy_stage *st, struct tachy_item *item)
-{
-    const struct draw_item *own = tachy_stage_item(st, item);
-    item->pending = false;
-    return device_flight_wait(own->flight, own->part);
-}
-
-// ---- For the light ratio
-
-static void queue_group(struct device_group *p)
-{
-    for (int i = 0; i < p->n; i++) {
-        tachy_frame *surface = NULL;
-        p->err[i] = queue_picture(p, p->items[i], &surface);
-        tachy_frame_unref(&surface);
-    }
-}
-
-static int queue(struct tachy_stage *st, void *worker, struct tachy_item *const items[], int n)
-{
-    return device_queue(worker, st, items, n, 1, queue_group);
-}
-
-static bool load(struct tachy_stage *st, void *worker, const struct tachy_item *item, struct tachy_stage_load *l)
-{
-    return device_load(st, worker, true, l);
 }
 
 // ---- The stage
@@ -175,23 +88,23 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
 static void part_close(void *part)
 {
     struct part *p = part;
-    tachy_frame_pool_close(&p->surfaces);
+    device_painter_close(&p->painter);
     tachy_shapes_free(&p->shapes);
-    tachy_memory_give(p->g->task->memory, &p->there);
+    tachy_memory_give(p->painter.g->task->memory, &p->there);
     free(p);
 }
 
 static int part_open(struct tachy_stage *st, int batch, void **part)
 {
+    static const struct device_out none = {0}; // no encoder reads it on the device
+    const struct tachy_draw *d = tachy_stage_priv(st);
     const struct tachy_video_info *in = &st->task->in;
     struct device_worker *g = *part;
     struct part *p = *part = calloc(1, sizeof(*p));
     if (!p)
         return TACHY_ERR_NOMEM;
-    p->g = g;
-    int err = tachy_frame_pool_open_gpu(&p->surfaces, g->gpu, in->format, in->width, in->height);
-    if (err == TACHY_OK)
-        tachy_frame_pool_account(p->surfaces, g->task->memory);
+    p->painter = (struct device_painter){.paint = paint, .out = &none, .host = &d->pool};
+    int err = device_painter_open(&p->painter, g, in->format, in->width, in->height);
     if (err < 0) {
         part_close(p);
         *part = NULL;
@@ -204,14 +117,14 @@ const struct tachy_stage_ops tachy_stage_draw_cuda = {
     .options = tachy_draw_options,
     .flags = TACHY_STAGE_READS | TACHY_STAGE_WRITES,
     .priv_size = sizeof(struct tachy_draw),
-    .item_size = sizeof(struct draw_item),
+    .item_size = sizeof(struct device_painted),
     .open = open,
     .close = tachy_draw_close,
     .start = start,
     .worker_open = part_open,
     .worker_close = part_close,
-    .run = run,
-    .sync = sync,
-    .load = load,
-    .queue = queue,
+    .run = device_painter_run,
+    .sync = device_painter_sync,
+    .load = device_load,
+    .queue = device_painter_queue,
 };

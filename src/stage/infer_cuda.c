@@ -230,7 +230,7 @@ static bool preprocess_load(struct tachy_stage *st, void *worker, const struct t
     const struct tachy_preprocess_params *in = &infer->net[TACHY_INFER_FULL].card->in;
     double bytes = (double)in->width * in->height * 3 * (double)tachy_dtype_size(in->dtype);
     l->to_host = infer_cuda_from_host(infer, item) ? st->task->eyes * bytes : 0;
-    return device_load(st, worker, true, l);
+    return device_load(st, worker, item, l);
 }
 
 static void item_close(void *item)
@@ -294,7 +294,9 @@ static int model_queue(struct tachy_stage *st, void *worker, struct tachy_item *
 
 static bool model_load(struct tachy_stage *st, void *worker, const struct tachy_item *item, struct tachy_stage_load *l)
 {
-    return device_load(st, worker, !infer_cuda_from_host(tachy_infer_of(st), item), l);
+    device_load(st, worker, item, l);
+    l->computes = !infer_cuda_from_host(tachy_infer_of(st), item);
+    return true;
 }
 
 // For who looks at the host's tensors: what the last run of an engine on the device left there.

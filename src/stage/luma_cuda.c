@@ -160,11 +160,6 @@ static int queue(struct tachy_stage *st, void *worker, struct tachy_item *const 
     return device_queue(worker, st, items, n, 1, queue_all);
 }
 
-static bool load(struct tachy_stage *st, void *worker, const struct tachy_item *item, struct tachy_stage_load *l)
-{
-    return device_load(st, worker, true, l);
-}
-
 static void item_close(void *item)
 {
     tachy_pair_close(item);
@@ -186,6 +181,6 @@ const struct tachy_stage_ops tachy_stage_luma_cuda = {
     .worker_close = worker_close,
     .run = run,
     .item_close = item_close,
-    .load = load,
+    .load = device_load,
     .queue = queue,
 };

@@ -234,7 +234,9 @@ static bool load(struct tachy_stage *st, void *worker, const struct tachy_item *
     for (int i = 0; i < st->task->eyes; i++)
         bytes += (double)item->result.mask[i].width * item->result.mask[i].height;
     *(from_host ? &l->to_device : &l->to_host) = bytes;
-    return device_load(st, worker, !from_host || m->guided, l);
+    device_load(st, worker, item, l);
+    l->computes = !from_host || m->guided;
+    return true;
 }
 
 // ---- The stage ----

@@ -35,7 +35,7 @@ static bool load(struct tachy_stage *st, void *worker, const struct tachy_item *
 {
     const tachy_frame *in = tachy_item_head(item);
     l->to_host = (double)in->width * in->height;
-    return device_load(st, worker, true, l);
+    return device_load(st, worker, item, l);
 }
 
 const struct tachy_stage_ops tachy_stage_mask_lines_cuda = {

@@ -183,7 +183,7 @@ static bool load(struct tachy_stage *st, void *worker, const struct tachy_item *
 {
     const struct tachy_motion_stage *m = tachy_stage_priv(st);
     l->to_host = 2 * sizeof(float) * (double)m->width * m->height / 4;
-    return device_load(st, worker, true, l);
+    return device_load(st, worker, item, l);
 }
 
 const struct tachy_stage_ops tachy_stage_motion_cuda = {

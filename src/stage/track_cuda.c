@@ -305,7 +305,9 @@ static bool load(struct tachy_stage *st, void *worker, const struct tachy_item *
 {
     const struct on_devices *d = tachy_stage_priv(st);
     l->to_host = (double)d->net[TRACK_POINTS].infer.net[TACHY_INFER_FULL].out_bytes;
-    return device_load(st, worker, false, l);
+    device_load(st, worker, item, l);
+    l->computes = false;
+    return true;
 }
 
 const struct tachy_stage_ops tachy_stage_track_cuda = {
