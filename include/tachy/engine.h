@@ -69,7 +69,9 @@ struct tachy_engine_params {
     // all of the model. NULL: tensors on the host. Others take no notice.
     void *gpu_stream;
     int gpu;
-    int64_t null_shape_in[4], null_shape_out[4]; // "null" provider: shapes to pretend
+    // "null": shapes to pretend. Without them its inputs and outputs are those of model_path, for which ONNX Runtime is needed;
+    // without a model they are 1x256x256x3 and 1x256x256x1.
+    int64_t null_shape_in[4], null_shape_out[4];
     const struct tachy_log *log; // NULL: silent; must outlive the engine
 };
 #define tachy_engine_params(...) (&(struct tachy_engine_params){__VA_ARGS__})

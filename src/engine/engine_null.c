@@ -2,9 +2,10 @@
 #include "engine/engine_ops.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
-// Pretends to be a model: writes zeros (nothing into a GPU's memory, which stays as it is), takes as long as it is told, fails when it is told.
-// Measures what the pipeline costs, and reaches every caller's error path.
+// Pretends to be a model, with its inputs and outputs or with one of each: writes zeros (nothing into a GPU's memory, which stays as it
+// is), takes as long as it is told, fails when it is told. Measures what the pipeline costs, and reaches every caller's error path.
 struct priv {
     int cost_us;  // busy, a run
     int sleep_us; // waiting as for a device, a run
@@ -33,34 +34,64 @@ static int read_options(tachy_engine *e, struct priv *p)
 }
 
 // Extents up to the first 0; {0}: `def`.
-static int set_shape(tachy_engine *e, struct tachy_io *io, const char *name,
-                     const int64_t shape[4], const int64_t def[4])
+static int pretend(tachy_engine *e, struct tachy_io *io, const char *name, const int64_t shape[4], const int64_t def[4])
 {
     const int64_t *from = shape[0] ? shape : def;
-    io->name = name;
-    io->spec = (struct tachy_tensor){.dtype = TACHY_F32};
+    *io = (struct tachy_io){strdup(name), {.dtype = TACHY_F32}};
     for (int i = 0; i < 4 && from[i]; i++)
         io->spec.shape[io->spec.rank++] = from[i];
     if (tachy_tensor_bytes(&io->spec))
-        return TACHY_OK;
+        return io->name ? TACHY_OK : TACHY_ERR_NOMEM;
     char text[128];
     return tachy_fail(e->params.log, TACHY_ERR_INVAL, "engine null: %s cannot be the shape of %s",
                       tachy_tensor_text(&io->spec, text), name);
 }
 
+static int copy_names(struct tachy_io *to, const struct tachy_io *from, int n)
+{
+    bool named = true;
+    for (int i = 0; i < n; i++) {
+        to[i] = (struct tachy_io){strdup(from[i].name), from[i].spec};
+        named = named && to[i].name;
+    }
+    return named ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+// Inputs and outputs of the model, which runs once if it leaves shapes open.
+static int take_after(tachy_engine *e)
+{
+    struct tachy_engine_params p = e->params;
+    const struct tachy_io *in, *out;
+    tachy_engine *model;
+    p.provider = "cpu";
+    p.provider_options = NULL;
+    p.device = p.precision = NULL;
+    p.gpu_stream = NULL;
+    p.settle = true;
+    int err = tachy_engine_open(&model, &p);
+    if (err < 0)
+        return err;
+    e->n_in = tachy_engine_inputs(model, &in);
+    e->n_out = tachy_engine_outputs(model, &out);
+    err = copy_names(e->in, in, e->n_in);
+    if (err == TACHY_OK)
+        err = copy_names(e->out, out, e->n_out);
+    tachy_engine_close(&model);
+    return err;
+}
+
 static int null_open(tachy_engine *e)
 {
+    const struct tachy_engine_params *p = &e->params;
     int err = read_options(e, (void *)e->priv);
     if (err < 0)
         return err;
-    e->n_in = e->n_out = 1;
     snprintf(e->version, sizeof(e->version), "null");
-    err = set_shape(e, &e->in[0], "input", e->params.null_shape_in,
-                    (const int64_t[4]){1, 256, 256, 3});
-    if (err < 0)
-        return err;
-    return set_shape(e, &e->out[0], "output", e->params.null_shape_out,
-                     (const int64_t[4]){1, 256, 256, 1});
+    if (p->model_path && !p->null_shape_in[0])
+        return take_after(e);
+    e->n_in = e->n_out = 1;
+    err = pretend(e, &e->in[0], "input", p->null_shape_in, (const int64_t[4]){1, 256, 256, 3});
+    return err < 0 ? err : pretend(e, &e->out[0], "output", p->null_shape_out, (const int64_t[4]){1, 256, 256, 1});
 }
 
 static void transfer(tachy_engine *e, int us)
@@ -79,8 +110,9 @@ static int null_run(tachy_engine *e, const struct tachy_tensor in[], struct tach
         return tachy_fail(e->params.log, TACHY_ERR_EXTERNAL,
                           "engine null: run %lld fails because of fail_every=%d",
                           (long long)p->runs, p->fail_every);
-    if (out[0].mem != TACHY_DEVICE)
-        memset(out[0].data, 0, tachy_tensor_bytes(&out[0]));
+    for (int i = 0; i < e->n_out; i++)
+        if (out[i].mem != TACHY_DEVICE)
+            memset(out[i].data, 0, tachy_tensor_bytes(&out[i]));
     while (p->cost_us && tachy_now_ns() < end)
         ; // busy, as a model would be
     uint64_t sleep = (uint64_t)p->sleep_us * 1000 +
@@ -92,7 +124,13 @@ static int null_run(tachy_engine *e, const struct tachy_tensor in[], struct tach
     return TACHY_OK;
 }
 
-static void null_close(tachy_engine *e) {}
+static void null_close(tachy_engine *e)
+{
+    for (int i = 0; i < TACHY_MAX_IO; i++) {
+        free((char *)(uintptr_t)e->in[i].name);
+        free((char *)(uintptr_t)e->out[i].name);
+    }
+}
 
 const struct tachy_engine_ops tachy_engine_null = {
     .name = "null",

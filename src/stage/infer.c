@@ -20,7 +20,6 @@ static int copy_settings(struct tachy_infer *in, const tachy_settings *set)
     const char *dir = tachy_settings_str(set, "model.dir");
     in->model_dir = dir ? strdup(dir) : NULL;
     int err = dir && !in->model_dir ? TACHY_ERR_NOMEM : tachy_engine_setup_read(&in->setup, set);
-    in->pretends = in->setup.provider && !strcmp(in->setup.provider, "null");
     const char *name = tachy_settings_str(set, "model.name");
     in->automatic = name && !strcmp(name, TACHY_MODEL_AUTO);
     in->named = (tachy_settings_is_set(set, "model.name") && !in->automatic) || tachy_settings_is_set(set, "model.card");
@@ -37,6 +36,7 @@ int infer_open_model(struct tachy_infer *in, struct tachy_stage *st, const char 
         err = tachy_model_open(&net->model, &(struct tachy_model_params){
                                                 .name = name, .card = card, .dir = in->model_dir, .log = log});
     net->card = err < 0 ? NULL : tachy_model_card(net->model);
+    in->pretends = net->card && net->card->meaning && in->setup.provider && !strcmp(in->setup.provider, "null");
     return err;
 }
 

@@ -48,7 +48,7 @@ struct tachy_infer_state {
 struct tachy_infer {
     struct tachy_stage *st; // that it is of
     struct tachy_infer_net net[TACHY_INFER_SIZES];
-    bool pretends; // no model runs at all (provider null)
+    bool pretends; // a mask: provider null, which needs no model for it
     bool named;    // the settings name the model: no other one is taken
     bool automatic; // they ask for a choice (--model auto)
     bool by_shape; // each region is seen by the network whose input has its shape rather than the other's

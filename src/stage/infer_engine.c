@@ -46,8 +46,10 @@ static struct tachy_engine_params ask(const struct tachy_infer *s, const struct 
     p.log = s->st->task->log;
     const int64_t in[] = {batch, nchw ? 3 : h, nchw ? h : w, nchw ? w : 3};
     const int64_t out[] = {batch, c->out_height ? c->out_height : h, c->out_width ? c->out_width : w, 1};
-    memcpy(p.null_shape_in, in, sizeof(in));
-    memcpy(p.null_shape_out, out, sizeof(out));
+    if (s->pretends) {
+        memcpy(p.null_shape_in, in, sizeof(in));
+        memcpy(p.null_shape_out, out, sizeof(out));
+    }
     return p;
 }
 

@@ -84,6 +84,7 @@ class Detect(Base):
             self.assertLess(nose[0], left_eye[0])
         self.assertEqual([len(f["regions"]) for f in self.lines("detect", clip, "--conf", "1")], [0, 0, 0])
         self.assertEqual([len(f["regions"]) for f in self.lines("detect", clip, "--max-det", "1")], [1, 1, 0])
+        self.assertEqual([len(f["regions"]) for f in self.lines("detect", clip, "--provider", "null")], [0, 0, 0])
         rows = (run("detect", clip, "-o", self.tmp / "out.csv"), (self.tmp / "out.csv").read_text().splitlines())[1]
         self.assertEqual([r.split(",")[0] for r in rows], ["frame", "0", "0", "1"])
 

@@ -309,6 +309,38 @@ TEST(cpu_free_dimensions)
     tachy_tensor_free(&c);
 }
 
+// A model without pretended shapes: its own inputs and outputs, as ONNX Runtime's kernels have them.
+TEST(null_after_a_model)
+{
+    static const int64_t dims[] = {-1, 4, -1, 0};
+    const char *const names[] = {"picture", "mask"};
+    if (!have_runtime())
+        return;
+    CHECK(tiny_write(in_folder("after.onnx"), "Add", 1, dims));
+    tachy_engine *e;
+    const struct tachy_io *io[2];
+    const struct tachy_io size = {NULL, {.rank = 3, .shape = {-1, -1, 6}}};
+    CHECK_INT(tachy_engine_open(&e, tachy_engine_params(.provider = "null", .model_path = in_folder("after.onnx"), .batch_max = 3,
+                                                        .shapes = &size, .nb_shapes = 1, .log = &logger)),
+              TACHY_OK);
+    CHECK_INT(tachy_engine_inputs(e, &io[0]), 1);
+    CHECK_INT(tachy_engine_outputs(e, &io[1]), 1);
+    for (int i = 0; i < 2; i++) {
+        const struct tachy_tensor *t = &io[i]->spec;
+        CHECK_STR(io[i]->name, names[i]);
+        CHECK(t->dtype == TACHY_F32 && t->rank == 3 && t->shape[0] == 3 && t->shape[1] == 4 && t->shape[2] == 6);
+    }
+    struct tachy_tensor a = tensor(&io[0]->spec, 1), b = tensor(&io[1]->spec, 1);
+    memset(b.data, 1, tachy_tensor_bytes(&b));
+    CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_OK);
+    for (int i = 0; i < 3 * 4 * 6; i++)
+        CHECK(((float *)b.data)[i] == 0);
+    tachy_engine_close(&e);
+    tachy_tensor_free(&a);
+    tachy_tensor_free(&b);
+    CHECK_INT(open_with("null", in_folder("nowhere.onnx"), NULL, NULL), TACHY_ERR_NOT_FOUND);
+}
+
 TEST(cpu_refuses)
 {
     static const int64_t dims[] = {1, 2, 0}, deep[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 0};
@@ -389,8 +421,8 @@ TEST(threads_agree)
 int main(void)
 {
     static const struct test_case cases[] = {
-        TEST_CASE(null_pretends),   TEST_CASE(null_fails_and_takes_time), TEST_CASE(bad_parameters),
-        TEST_CASE(bad_libraries),   TEST_CASE(search_order), TEST_CASE(cpu_adds),
+        TEST_CASE(null_pretends),   TEST_CASE(null_after_a_model), TEST_CASE(null_fails_and_takes_time),
+        TEST_CASE(bad_parameters),  TEST_CASE(bad_libraries),   TEST_CASE(search_order), TEST_CASE(cpu_adds),
         TEST_CASE(tensors_are_bound_where_they_lie), TEST_CASE(cpu_free_dimensions),
         TEST_CASE(cpu_refuses),     TEST_CASE(sessions_are_shared),       TEST_CASE(threads_agree),
     };
