@@ -238,7 +238,7 @@ static int check_files(struct cli *c)
 
 static int tune_command(struct cli *c)
 {
-    struct tune t = {.c = c, .masks = !strcmp(c->inner->name, "segment")};
+    struct tune t = {.c = c, .guard = tune_guard_of(c->inner->name)};
     int err = check_fix(c);
     if (err == TACHY_OK)
         err = check_files(c);
@@ -341,9 +341,9 @@ const struct verb verb_tune = {
     .details =
         "Runs the command with other settings, each in a process of its own, and says which are the fastest, by how much and why. "
         "What the command gives is left as it is. Nothing is written to the command's own output.\n\n"
-        "Settings that may change results (batches, frame skipping, a smaller model) are compared on this clip with the masks of the "
-        "command as given, on the first 300 frames unless --max-frames says otherwise; those that differ by more than "
-        "--quality are refused. Other tasks than segment are tuned with settings that leave results as they are.\n\n"
+        "Settings that may change results (batches, frame skipping, a smaller model) are compared on this clip with the results of the "
+        "command as given (masks, pictures, boxes, points or labels), on the first 300 frames unless --max-frames says otherwise; "
+        "those that differ by more than --quality are refused.\n\n"
         "Ctrl-C ends the search with the best until then. The result is stored, so that the same command on such an input needs no "
         "search again.",
     .words = task_verbs,

@@ -43,7 +43,7 @@ struct tune_setting {
     double gain[TUNE_ROUNDS];   // score over that of the command in the same round
     struct tune_trial last;
     int rounds;
-    double quality;             // mean IoU; 1: nothing that changes results; < 0: not judged
+    double quality;             // as the task's guard measures it; 1: nothing that changes results; < 0: not judged
     char why[96];               // it is out: why; "": it is not
 };
 
@@ -58,9 +58,9 @@ struct tune {
     char extra[TUNE_EXTRA][40]; // words that each trial adds
     int n_extra;
     double seconds;    // of a trial after its first frame
-    bool masks;        // the task has them, so that results can be judged
+    const struct tune_guard *guard; // of the task; NULL: its results cannot be judged
     struct tune_trial given, base; // the command as given, and the one that costs are measured beside
-    bool reference;    // the masks of the command are there
+    bool reference;    // the results of the command are there
     int trials;
     struct tune_setting final[TUNE_FINAL + 1]; // the first is the command as given
     int n_final, best;
@@ -81,8 +81,17 @@ bool tune_stopped(const struct tune *t);
 // Runs the command with these values for `seconds` after its first frame. That it fails is a figure like others; negative: an
 // error of ours.
 int tune_run(struct tune *t, const int *at, double seconds, struct tune_trial *out);
-// Mean IoU of the masks with these values and those of the command as given; 0: it failed.
-int tune_judge(struct tune *t, const int *at, double *iou);
+// Writes the results with these values to `path`, which needs `words` (up to two). *status: of the process.
+int tune_write(struct tune *t, const int *at, const char *const words[2], const char *path, int *status);
+// The last line that the trial wrote to standard error.
+void tune_last_line(const struct tune *t, char *buf, size_t size);
+
+// tune_guard.c
+struct tune_guard;
+const struct tune_guard *tune_guard_of(const char *task); // NULL: there is none
+const char *tune_measure(const struct tune_guard *g);     // "mean IoU"
+// How much the results with these values are like those of the command as given, 0..1; 0 if it failed.
+int tune_judge(struct tune *t, const int *at, double *quality);
 
 // tune_model.c
 enum tune_part tune_part_of(const char *path);

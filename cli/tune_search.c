@@ -70,7 +70,7 @@ static double asked_quality(const struct tune *t) { return tachy_settings_float(
 
 static void say_refused(const struct tune *t, double iou, char *why, size_t size)
 {
-    snprintf(why, size, "refused: mean IoU %.4f, wanted %g", iou, asked_quality(t));
+    snprintf(why, size, "refused: %s %.4f, wanted %g", tune_measure(t->guard), iou, asked_quality(t));
 }
 
 // ---- Costs: each value once, alone ----
@@ -371,7 +371,7 @@ static void choose(struct tune *t)
         struct tune_setting *s = &t->final[i];
         if (!known_quality(t, s->at, &s->quality) && !s->why[0])
             snprintf(s->why, sizeof(s->why), "not judged");
-        else if (s->quality < asked_quality(t))
+        else if (s->quality >= 0 && s->quality < asked_quality(t))
             say_refused(t, s->quality, s->why, sizeof(s->why));
         else if (t->final[0].rounds && !s->rounds && !s->why[0])
             snprintf(s->why, sizeof(s->why), "not measured");

@@ -92,11 +92,18 @@ static int add_named(struct tune *t, const char *text, size_t n)
         message_error("--only %s: give the values to try: --only %s=A|B", name, name);
     else if (given(t->c, o))
         message_error("--only %s: the command gives it a value already; leave one of them out", name);
-    else if (!t->masks && (!o->tune || o->tune_changes))
+    else if (!t->guard && (!o->tune || o->tune_changes))
         message_error("--only %s: it may change results, and those of tachy %s cannot be judged yet", name, t->c->inner->name);
     else
         return add_row(t, o, eq ? eq + 1 : NULL, eq ? (size_t)(text + n - eq - 1) : 0);
     return TACHY_ERR_INVAL;
+}
+
+// Without --only. The models of the table are those of segment.
+static bool offered(const struct tune *t, const struct tachy_option *o)
+{
+    bool segment = !strcmp(t->c->inner->name, "segment");
+    return segment || (strcmp(o->path, "model.name") != 0 && (t->guard || !o->tune_changes));
 }
 
 int tune_space(struct tune *t)
@@ -111,7 +118,7 @@ int tune_space(struct tune *t)
             at += len + (at[len] == ',');
         }
     for (const struct tachy_option *o = tachy_options(); !n && o->path && err == TACHY_OK; o++)
-        if (o->tune && (o->verbs & t->c->inner->options) && !given(t->c, o) && (t->masks || !o->tune_changes))
+        if (o->tune && (o->verbs & t->c->inner->options) && !given(t->c, o) && offered(t, o))
             err = add_row(t, o, NULL, 0);
     if (err == TACHY_OK && !t->n_rows) {
         message_error("nothing is left to tune: the command gives each of the settings");

@@ -14,16 +14,17 @@
 enum { EXTRA = TUNE_ROWS + TUNE_FIXED + TUNE_EXTRA + 8, WORD = 256 };
 
 // Whether a trial leaves out what the user gave: results go elsewhere, and nobody watches it.
-static bool left_out(const struct tachy_option *o, bool masks)
+static bool left_out(const struct tachy_option *o, bool results)
 {
     static const char *const paths[] = {"output.file", "output.overwrite", "output.no_overwrite", "output.skip_existing", "output.resume",
-                                        "run.json", "run.interactive", "run.watch", "run.quiet", "run.log_level", "run.calibrate"};
+                                        "run.json", "run.interactive", "run.watch", "run.quiet", "run.log_level", "run.calibrate",
+                                        "faces.people", "faces.put", "faces.names"};
     if (!o)
         return false;
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
         if (!strcmp(o->path, paths[i]))
             return true;
-    return !strncmp(o->path, "metrics.", 8) || !strncmp(o->path, "debug.", 6) || (masks && !strncmp(o->path, "output.", 7));
+    return !strncmp(o->path, "metrics.", 8) || !strncmp(o->path, "debug.", 6) || (results && !strncmp(o->path, "output.", 7));
 }
 
 // The extension of the user's output decides what a trial writes, too.
@@ -93,14 +94,14 @@ __attribute__((format(printf, 2, 3))) static void add_word_to(struct words *w, c
 }
 
 // The user's words up to "--", ours, which so go first, and the rest.
-static void join(struct tune *t, const struct words *own, bool masks)
+static void join(struct tune *t, const struct words *own, bool results)
 {
     const struct cli *c = t->c;
     const char *output = c->args[c->n_args]; // where an argument without an option names it; else NULL
     size_t n = 0, i = 0;
     t->argv[n++] = "tachy";
     for (; i < c->n_inner && strcmp(c->inner_argv[i], "--") != 0; i++)
-        if (!left_out(c->inner_row[i], masks) && c->inner_argv[i] != output)
+        if (!left_out(c->inner_row[i], results) && c->inner_argv[i] != output)
             t->argv[n++] = c->inner_argv[i];
     for (int k = 0; k < own->n; k++)
         t->argv[n++] = own->text[k];
@@ -123,13 +124,12 @@ static void add_values(const struct tune *t, const int *at, struct words *w)
         add_word_to(w, "%s", t->extra[i]);
 }
 
-// The last line that the process wrote.
-static void last_line(FILE *f, char *buf, size_t size)
+void tune_last_line(const struct tune *t, char *buf, size_t size)
 {
     char line[512];
     snprintf(buf, size, "it failed");
-    rewind(f);
-    while (fgets(line, sizeof(line), f)) {
+    rewind(t->log);
+    while (fgets(line, sizeof(line), t->log)) {
         line[strcspn(line, "\n")] = '\0';
         const char *text = strncmp(line, "tachy: ", 7) ? line : line + 7;
         if (*text)
@@ -137,9 +137,9 @@ static void last_line(FILE *f, char *buf, size_t size)
     }
 }
 
-static int run(struct tune *t, const struct words *own, bool masks, int *status)
+static int run(struct tune *t, const struct words *own, bool results, int *status)
 {
-    join(t, own, masks);
+    join(t, own, results);
     return child_run(t->c, &(struct child){.name = "a trial", .argv = t->argv, .err = t->log}, status);
 }
 
@@ -200,64 +200,22 @@ int tune_run(struct tune *t, const int *at, double seconds, struct tune_trial *o
     if (o && get(o, "seconds") > 0 && get(o, "frames") > 0) {
         read_summary(out, o);
     } else {
-        last_line(t->log, out->why, sizeof(out->why));
+        tune_last_line(t, out->why, sizeof(out->why));
     }
     json_decref(o);
     return TACHY_OK;
 }
 
-static int write_masks(struct tune *t, const int *at, const char *path, int *status)
+int tune_write(struct tune *t, const int *at, const char *const words[2], const char *path, int *status)
 {
     struct words w = {0};
     add_word_to(&w, "--run.quiet=yes");
-    add_word_to(&w, "--segment.mode=alpha");
-    add_word_to(&w, "--output.codec=ffv1");
+    for (int i = 0; i < 2 && words[i]; i++)
+        add_word_to(&w, "%s", words[i]);
     add_word_to(&w, "--output.overwrite=yes");
     add_word_to(&w, "--output.file=%s", path);
     if (!tachy_settings_is_set(t->c->settings, "input.max_frames"))
         add_word_to(&w, "--input.max_frames=300");
     add_values(t, at, &w);
     return run(t, &w, true, status);
-}
-
-static int compare(const struct tune *t, const char *a, const char *b, double *iou)
-{
-    tachy_comparison *r = NULL;
-    char *json = NULL;
-    int err = tachy_compare_mattes(&r, tachy_compare_params(.a = a, .b = b, .stop = tachy_control_stop_flag(t->c->control),
-                                                            .log = &t->c->log));
-    if (err == TACHY_OK)
-        err = tachy_comparison_json(&json, r);
-    json_t *o = err == TACHY_OK ? json_loads(json, 0, NULL) : NULL;
-    json_t *judged = json_array_get(json_object_get(o, "judged"), 0);
-    *iou = json_number_value(json_object_get(json_object_get(judged, "iou"), "mean"));
-    json_decref(o);
-    tachy_free(json);
-    tachy_comparison_free(&r);
-    return err == TACHY_ERR_MISMATCH ? TACHY_OK : err; // other frames than the command's: as wrong as can be
-}
-
-int tune_judge(struct tune *t, const int *at, double *iou)
-{
-    static const int none[TUNE_ROWS] = {0};
-    char ref[128], other[128];
-    int status = 0, err = TACHY_OK;
-    *iou = 0;
-    snprintf(ref, sizeof(ref), "%s/reference.mkv", t->folder);
-    snprintf(other, sizeof(other), "%s/masks.mkv", t->folder);
-    if (!t->reference) {
-        err = write_masks(t, none, ref, &status);
-        t->reference = err == TACHY_OK && status == 0;
-        if (err == TACHY_OK && status && !tune_stopped(t)) {
-            char line[96];
-            last_line(t->log, line, sizeof(line));
-            message_error("the masks of the command as given cannot be made, so settings cannot be judged: %s", line);
-            return TACHY_ERR_UNAVAILABLE;
-        }
-    }
-    if (err == TACHY_OK && !tune_stopped(t))
-        err = write_masks(t, at, other, &status);
-    if (err == TACHY_OK && status == 0 && !tune_stopped(t))
-        err = compare(t, other, ref, iou);
-    return err == TACHY_ERR_INTERRUPTED ? TACHY_OK : err;
 }

@@ -47,9 +47,10 @@ const struct tachy_option tachy_command_options[] = {
     {"tune.objective", "objective", 0, TACHY_OPT_ENUM, "throughput", .values = "throughput|latency", .group = "Tune",
      .verbs = TACHY_VERB_TUNE, .command_only = true,
      .help = "what is to be best: frames per second, or the time from a frame's arrival to its result (p99)"},
-    {"tune.quality", "quality", 0, TACHY_OPT_FLOAT, "0.99", .max = 1, .arg = "IOU", .group = "Tune",
+    {"tune.quality", "quality", 0, TACHY_OPT_FLOAT, "0.99", .max = 1, .arg = "SHARE", .group = "Tune",
      .verbs = TACHY_VERB_TUNE, .command_only = true,
-     .help = "refuse settings whose masks of this clip have a smaller mean IoU with those of the command as given"},
+     .help = "refuse settings whose results of this clip are less like those of the command as given: mean IoU of masks; "
+             "docs/tune.md has the measures of other tasks"},
     {"tune.min_fps", "min-fps", 0, TACHY_OPT_FLOAT, "0", .max = 1e6, .group = "Tune", .verbs = TACHY_VERB_TUNE | TACHY_VERB_CHECK,
      .command_only = true, .help = "what is slower misses: settings are refused, a check fails; 0: none"},
     {"tune.max_latency_ms", "max-latency-ms", 0, TACHY_OPT_FLOAT, "0", .max = 1e6, .arg = "MS", .group = "Tune",

@@ -6,7 +6,10 @@ import signal
 import subprocess
 import unittest
 
-from common import DEPS, SANITIZER, TACHY, Case, ffmpeg, main, run
+import numpy as np
+import onnx
+
+from common import DEPS, SANITIZER, TACHY, Case, ffmpeg, main, models, run
 
 SKIP = "performance.frame_skip_distance"
 # One core's work and little of it beside the model, so that less of the model is much faster.
@@ -33,7 +36,8 @@ class Tune(Case):
 
     def tune(self, *options, clip, task=TASK, check=True, env=None):
         """The result as JSON, with the finals that were not refused under 'left'."""
-        p = run("tune", "--trial-seconds", "0.2", "--json", *options, *task, "--focus", "off", clip, "-f", "null", "-",
+        focus = ("--focus", "off") if task[0] == "segment" else ()
+        p = run("tune", "--trial-seconds", "0.2", "--json", *options, *task, *focus, clip, "-f", "null", "-",
                 env=env or self.env, check=check)
         r = json.loads(p.stdout)
         r["left"] = [f for f in r["finals"] if not f["why"]]
@@ -121,8 +125,56 @@ class Tune(Case):
         self.assertEqual(p.returncode, 1)
         self.assertIn("the command as given fails", p.stderr)
 
+    def refused(self, measure, task, clip, skip="0.5"):
+        """Frame skipping on what moves is much faster, and refused. A busy machine may make one short trial slow."""
+        for _ in range(4):
+            r = self.tune("--again", "--only", f"{SKIP}={skip}", clip=clip, task=(*task, "--workers", "1"))
+            tried, = r["tried"]
+            self.assertEqual([f["settings"] for f in r["left"]], [{}], tried)
+            if not tried["why"].startswith("loses"):
+                break
+        self.assertRegex(tried["why"], rf"^refused: {measure} 0\.\d+, wanted 0\.99$")
+        self.assertGreater(float(tried["why"].split(measure)[1].split(",")[0]), 0.2, "far from a result that is missing")
+
+    def test_guard_of_boxes(self):
+        models("person")
+        self.refused("box IoU", ("detect", "--model", "person"), self.moving(32))
+        r = self.tune("--only", "performance.frame_skip_enabled", clip=self.still(), task=("detect", "--model", "person", "--workers", "1"))
+        best = r["finals"][r["best"]]
+        self.assertEqual(best["settings"], {"performance.frame_skip_enabled": "yes"})
+        self.assertGreaterEqual(best["quality"], 0.99)
+
+    def test_guard_of_points(self):
+        models("face", "face-mesh")
+        self.refused("1 - landmark error", ("track",), self.moving())
+
+    def test_guard_of_pictures(self):
+        models("face", "face-mesh")
+        self.refused("1 - RMS error", ("animate", "--image", DEPS / "media" / "astronaut.png"), self.moving(32))
+
+    def test_guard_of_labels(self):
+        """A network whose labels are the strongest of red, green and blue, on a clip that goes through them."""
+        w = np.zeros((64, 3, 9, 9), np.float32)
+        for o in range(64):
+            w[o, o % 3] = 1 / 81
+        h = onnx.helper
+        top = np.zeros((64, 3), np.float32)
+        top[:3] = np.eye(3)
+        g = h.make_graph([h.make_node("Conv", ["x", "w"], ["c"]), h.make_node("GlobalAveragePool", ["c"], ["a"]), h.make_node("Flatten", ["a"], ["f"]),
+                          h.make_node("MatMul", ["f", "t"], ["y"])], "g", [h.make_tensor_value_info("x", 1, [1, 3, 128, 128])],
+                         [h.make_tensor_value_info("y", 1, [1, 3])], [onnx.numpy_helper.from_array(w, "w"), onnx.numpy_helper.from_array(top, "t")])
+        onnx.save(h.make_model(g, opset_imports=[h.make_opsetid("", 17)], ir_version=10), self.tmp / "net.onnx")
+        (self.tmp / "net.json").write_text(json.dumps({
+            "name": "rgb", "task": "classify", "file": "net.onnx", "license": "none",
+            "input": {"width": 128, "height": 128, "layout": "nchw", "fit": "stretch", "scale": 1 / 255},
+            "outputs": [{"meaning": "classes", "activation": "softmax", "top": 3, "labels": ["red", "green", "blue"]}]}))
+        clip = self.tmp / "rgb.mp4"
+        colours = [x for c in ("red", "lime", "blue") for x in ("-f", "lavfi", "-i", f"color={c}:s=64x64:r=25:d=0.4")]
+        ffmpeg(*colours, "-filter_complex", "concat=n=3", "-c:v", "libx264", "-g", "1", clip)
+        self.refused("label agreement", ("classify", "--model", self.tmp / "net.onnx", "--card", self.tmp / "net.json"), clip, skip="1")
+
     def test_other_tasks_keep_their_results(self):
-        p = run("tune", "--only", "model.batch_size", "detect", "in.mp4", env=self.env, check=False)
+        p = run("tune", "--only", "model.batch_size", "motion", "in.mp4", env=self.env, check=False)
         self.assertEqual(p.returncode, 2, p.stderr)
         self.assertIn("cannot be judged", p.stderr)
 
