@@ -1,3 +1,4 @@
+#include "base/clock.h"
 #include "fakes/fake.h"
 #include "fakes/symbol.h"
 #include "graph_build.h"
@@ -597,27 +598,37 @@ static void *run_often(void *plan)
     return NULL;
 }
 
-// Runs that are queued on two streams, the first of which is busy; how many workspaces they took.
-static int queued(struct tachy_plan *plan)
+// Queues runs on two streams, the first of which is busy for so long; returns whether it still was at the end.
+static bool queue_beside_busy(struct cuda_plan *p, void *memory, uint64_t ns)
 {
-    struct cuda_plan *p = (struct cuda_plan *)plan;
     const struct tachy_cu *cu = p->gpu->device.cu;
     int (*launch)(cuda_stream, uint64_t) = (int (*)(cuda_stream, uint64_t))fake_symbol("libcuda.so.1", "fake_cuda_launch");
-    void *memory = NULL;
+    uint64_t (*busy)(cuda_stream) = (uint64_t (*)(cuda_stream))fake_symbol("libcuda.so.1", "fake_cuda_busy");
     cuda_stream stream[2] = {NULL};
-    CHECK_INT(tachy_device_enter(&p->gpu->device, NULL), TACHY_OK);
-    CHECK_INT(tachy_gpu_alloc(p->gpu, 2 * PIXELS * sizeof(float), &memory, NULL), TACHY_OK);
     for (int i = 0; i < 2; i++) {
         CHECK_INT(cu->stream_create(&stream[i], CUDA_STREAM_OWN_ORDER), CUDA_OK);
         if (!i)
-            launch(stream[i], 500000000);
+            launch(stream[i], ns);
         void *const out[] = {(float *)memory + PIXELS};
-        CHECK_INT(tachy_plan_cuda.queue(plan, (const void *const[]){memory}, out, stream[i]), TACHY_OK);
+        CHECK_INT(tachy_plan_cuda.queue(&p->base, (const void *const[]){memory}, out, stream[i]), TACHY_OK);
     }
+    bool was = busy(stream[0]) > tachy_now_ns();
     for (int i = 0; i < 2; i++) {
         CHECK_INT(cu->stream_wait(stream[i]), CUDA_OK);
         cu->stream_destroy(stream[i]);
     }
+    return was;
+}
+
+// The number of workspaces that two runs take, one of which is queued while the other waits for its stream.
+static int queued(struct tachy_plan *plan)
+{
+    struct cuda_plan *p = (struct cuda_plan *)plan;
+    void *memory = NULL;
+    CHECK_INT(tachy_device_enter(&p->gpu->device, NULL), TACHY_OK);
+    CHECK_INT(tachy_gpu_alloc(p->gpu, 2 * PIXELS * sizeof(float), &memory, NULL), TACHY_OK);
+    for (uint64_t ns = 500000000; !queue_beside_busy(p, memory, ns); ns *= 2) // this thread may be held up for long
+        ;
     tachy_gpu_free(p->gpu, memory);
     tachy_device_leave(&p->gpu->device);
     return p->nb_workspaces;
