@@ -259,8 +259,6 @@ static int run_bench(struct cli *c)
     b.seconds = b.seconds > 0 ? b.seconds : quick ? 0.5 : 2;
     int err = name_file(c, name, sizeof(name), &file);
     if (err == TACHY_OK)
-        err = cli_check_json(c);
-    if (err == TACHY_OK)
         err = measure(&b, file);
     if (err == TACHY_OK && !(json = json_dumps(b.result, JSON_INDENT(2) | JSON_REAL_PRECISION(9))))
         err = TACHY_ERR_NOMEM;

@@ -38,7 +38,8 @@ static int run_compare(struct cli *c)
     p.fail_above = share_of(tachy_settings_str(set, "results.fail_above"));
     if (p.fail_above < 0)
         return message_usage("--fail-above %.40s: give a share up to 100 %%, as 3%% or 0.03", tachy_settings_str(set, "results.fail_above"));
-    int status = take_sides(c, &p), err = status ? TACHY_OK : cli_check_json(c);
+    const char *file = tachy_settings_str(set, "output.file");
+    int status = take_sides(c, &p), err = status ? TACHY_OK : cli_check_free(c, file);
     if (status)
         return status;
     if (err == TACHY_OK)
@@ -49,6 +50,8 @@ static int run_compare(struct cli *c)
     if (err == TACHY_OK)
         err = tachy_settings_bool(set, "results.markdown") ? tachy_report_compare_markdown(&text, json)
                                                           : tachy_report_compare_text(&text, json);
+    if (err == TACHY_OK && file && (err = write_text(file, text)) == TACHY_OK)
+        *text = '\0'; // it is printed in one place
     err = cli_report(c, err, json, text);
     return err < 0 ? message_failed(err) : failed ? STATUS_FAILED : STATUS_OK;
 }

@@ -10,9 +10,7 @@ static int run_compare_mattes(struct cli *c)
         return message_usage("two mattes are compared: tachy compare-mattes A B [--truth T]");
     tachy_control *control = NULL;
     tachy_comparison *r = NULL;
-    int err = cli_check_json(c);
-    if (err == TACHY_OK)
-        err = control_open(&control);
+    int err = control_open(&control);
     if (err < 0)
         return message_failed(err);
     err = tachy_compare_mattes(&r, tachy_compare_params(.a = c->args[0], .b = c->args[1],

@@ -63,9 +63,7 @@ static int run_curate(struct cli *c)
     tachy_control *control = NULL;
     if (c->n_args && !strcmp(c->args[0], "merge"))
         return run_merge(c);
-    int err = cli_check_json(c);
-    if (err == TACHY_OK)
-        err = take_job(c);
+    int err = take_job(c);
     if (err < 0)
         return err == TACHY_ERR_FORMAT || err == TACHY_ERR_INVAL ? (message_failed(err), STATUS_USAGE) : message_failed(err);
     cli_level(c); // of the job file

@@ -323,22 +323,14 @@ static char *import_name(const char *file)
     return asprintf(&out, "%.*s.onnx", n, base) < 0 ? NULL : out;
 }
 
-static int check_free(const struct cli *c, const char *name)
-{
-    if (!name || tachy_settings_bool(c->settings, "output.overwrite") || access(name, F_OK) != 0)
-        return TACHY_OK;
-    message_error("%s already exists; use -y to overwrite it", name);
-    return TACHY_ERR_EXISTS;
-}
-
 static int model_import(struct cli *c, const char *file)
 {
     const char *named = tachy_settings_str(c->settings, "output.file");
     const char *card = tachy_settings_str(c->settings, "model.card");
     char *out = named ? strdup(named) : import_name(file), *report = NULL;
-    int err = out ? check_free(c, out) : TACHY_ERR_NOMEM;
+    int err = out ? cli_check_free(c, out) : TACHY_ERR_NOMEM;
     if (err == TACHY_OK)
-        err = check_free(c, card);
+        err = cli_check_free(c, card);
     if (err == TACHY_OK)
         err = tachy_model_import(file, out, card, &report, &c->log);
     json_t *tree = err == TACHY_OK && report ? json_loads(report, 0, NULL) : NULL;

@@ -26,9 +26,7 @@ static int run_replay(struct cli *c)
     if (stat(c->args[0], &st) == 0 && !S_ISDIR(st.st_mode))
         return message_usage("%s is no folder of saved stages; tachy segment --save-stage DIR makes one", c->args[0]);
     tachy_control *control = NULL; // of this command alone: the shell's is for runs
-    int err = cli_check_json(c);
-    if (err == TACHY_OK)
-        err = control_open(&control);
+    int err = control_open(&control);
     if (err < 0)
         return message_failed(err);
     err = tachy_replay(

@@ -13,14 +13,6 @@ static const char *ending(const char *file)
     return dot && !strchr(dot, '/') ? dot + 1 : "";
 }
 
-static int check_output(struct cli *c, const char *file, bool append)
-{
-    if (!file || !strcmp(file, "-") || append || tachy_settings_bool(c->settings, "output.overwrite") || access(file, F_OK) != 0)
-        return TACHY_OK;
-    message_error("%s already exists; use -y to overwrite it", file);
-    return TACHY_ERR_EXISTS;
-}
-
 // By --format, else by the file's name, else a text for the terminal.
 static const char *format_of(const struct cli *c, const char *file)
 {
@@ -100,7 +92,7 @@ static int run_report(struct cli *c)
         return message_usage("an entry of the history is about two results: tachy report --log TEXT BEFORE AFTER -o FILE.md");
     if (!c->n_args)
         return message_usage("name the results: tachy report FILE... -o report.html");
-    int err = check_output(c, file, words != NULL);
+    int err = words ? TACHY_OK : cli_check_free(c, file);
     if (err == TACHY_OK && words)
         err = add_entry(c, words, file);
     else if (err == TACHY_OK)
@@ -140,7 +132,7 @@ static int run_plot(struct cli *c)
     char *svg = NULL;
     if (!c->n_args || !kind)
         return message_usage("name the results and the plot: tachy plot FILE... --kind latency -o x.svg");
-    int err = check_output(c, file, false);
+    int err = cli_check_free(c, file);
     if (err == TACHY_OK)
         err = tachy_report_plot(&svg, tachy_report_params(.files = c->args, .nb_files = c->n_args, .plot = kind, .log = &c->log));
     if (err == TACHY_OK)

@@ -230,10 +230,8 @@ static int check_files(struct cli *c)
         message_error("tachy tune %s works on one input file, which is read again for each trial", c->inner->name);
         return TACHY_ERR_INVAL;
     }
-    if (!file || !strcmp(file, "-") || tachy_settings_bool(c->settings, "output.overwrite") || access(file, F_OK) != 0)
-        return cli_check_json(c);
-    message_error("%s already exists; use -y to overwrite it", file);
-    return TACHY_ERR_EXISTS;
+    err = cli_check_free(c, file);
+    return err == TACHY_OK ? cli_check_json(c) : err;
 }
 
 static int tune_command(struct cli *c)

@@ -432,8 +432,6 @@ int engine_bench(struct cli *c)
         return status;
     struct bench *all = calloc((size_t)n, sizeof(*all));
     int err = all ? TACHY_OK : TACHY_ERR_NOMEM;
-    if (err == TACHY_OK)
-        err = cli_check_json(c);
     for (int i = 0; i < n && err == TACHY_OK; i++) {
         all[i] = (struct bench){.base = &base, .rounds = (int)tachy_settings_int(c->settings, "engine.rounds"),
                                 .reference = !tachy_settings_bool(c->settings, "engine.no_reference"),

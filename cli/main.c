@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 // Tasks first, then the command's own; made once, before any thread.
@@ -161,10 +162,20 @@ int cli_report(const struct cli *c, int err, char *json, char *text)
     return err;
 }
 
+int cli_check_free(const struct cli *c, const char *file)
+{
+    struct stat st;
+    if (!file || !strcmp(file, "-") || tachy_settings_bool(c->settings, "output.overwrite") || stat(file, &st) < 0 || !S_ISREG(st.st_mode))
+        return TACHY_OK;
+    message_error("%s already exists; use -y to overwrite it, or give another name", file);
+    return TACHY_ERR_EXISTS;
+}
+
 int cli_check_json(const struct cli *c)
 {
     const char *file = tachy_settings_str(c->settings, "run.json");
-    return file && strcmp(file, "-") ? check_writable(file) : TACHY_OK;
+    int err = cli_check_free(c, file);
+    return err == TACHY_OK && file && strcmp(file, "-") ? check_writable(file) : err;
 }
 
 static int run_names(struct cli *c, const struct word *w)
@@ -199,7 +210,12 @@ int cli_run_word(struct cli *c, const struct word *w, const char *otherwise)
     return err < 0 ? message_failed(err) : err;
 }
 
-int cli_run(struct cli *c) { return c->verb->run(c); }
+int cli_run(struct cli *c)
+{
+    bool job = c->verb->options & TACHY_VERB_RUN || c->verb->wraps; // a job looks at its files itself
+    int err = job ? TACHY_OK : cli_check_json(c);
+    return err < 0 ? message_failed(err) : c->verb->run(c);
+}
 
 void cli_free(struct cli *c)
 {

@@ -14,7 +14,8 @@ const struct tachy_option tachy_job_options[] = {
     {"output.format", "format", 'f', TACHY_OPT_STRING, .arg = "NAME", .group = "Output", .verbs = TACHY_VERB_RUN,
      .help = "FFmpeg's muxer, or null, framemd5, json; by file name without it"},
     {"output.overwrite", "overwrite", 'y', TACHY_OPT_BOOL, "no", .group = "Output",
-     .verbs = TACHY_VERB_RUN | TACHY_VERB_MODEL | TACHY_VERB_PROFILE | TACHY_VERB_COMPARE | TACHY_VERB_CURATE | TACHY_VERB_BENCH |
+     .verbs = TACHY_VERB_RUN | TACHY_VERB_PROBE | TACHY_VERB_DOCTOR | TACHY_VERB_MODEL | TACHY_VERB_PROFILE | TACHY_VERB_REPLAY |
+              TACHY_VERB_ENGINE | TACHY_VERB_COMPARE | TACHY_VERB_TUNE | TACHY_VERB_CHECK | TACHY_VERB_CURATE | TACHY_VERB_BENCH |
               TACHY_VERB_RESULTS,
      .help = "overwrite an output file that already exists"},
     {"output.skip_existing", "skip-existing", 0, TACHY_OPT_BOOL, "no", .group = "Output", .verbs = TACHY_VERB_RUN,

@@ -200,6 +200,8 @@ class Probe(Case):
         self.assertEqual([o["url"] for o in two], [str(clip)] * 2)
         run("probe", "--json=p.json", clip, cwd=self.tmp)
         self.assertEqual(json.loads((self.tmp / "p.json").read_text()), one)
+        self.assertIn("p.json already exists; use -y", fails(1, "probe", "--json=p.json", clip, cwd=self.tmp))
+        run("probe", "-y", "--json=p.json", clip, cwd=self.tmp)
 
     def test_what_is_no_video(self):
         (self.tmp / "no.mp4").write_bytes(b"text" * 100)

@@ -287,6 +287,9 @@ class Command(Case):
         self.assertAlmostEqual(figure["p"], 2 * 0.5 ** 20)
         self.assertEqual((figure["verdict"], figure["effect"], figure["n_base"]), ("worse", -1, 20))
         table = self.compare("--markdown", base, slow, status=1)
+        self.compare("--markdown", "-o", self.tmp / "c.md", base, slow, status=1)
+        self.assertEqual((self.tmp / "c.md").read_text().strip(), table.strip())
+        self.assertIn("c.md already exists; use -y", self.compare("-o", self.tmp / "c.md", base, slow, status=1))
         self.assertRegex(table, r"\| throughput \(fps\) \| 2001 \| 185\d\.?\d* \| -7\.4 % \| .* \| worse \|")
 
     def test_too_few_runs(self):
