@@ -203,6 +203,13 @@ error:
     return err;
 }
 
+int tachy_check_free(const char *path, bool overwrite, const char *option, const struct tachy_log *log)
+{
+    if (overwrite || access(path, F_OK) != 0)
+        return TACHY_OK;
+    return tachy_fail(log, TACHY_ERR_EXISTS, "%s already exists; use -y to overwrite it, or give another %s", path, option);
+}
+
 int tachy_write_file(const char *path, const void *data, size_t size, const struct tachy_log *log)
 {
     char *part = tachy_asprintf("%s.%ld.part", path, (long)getpid());

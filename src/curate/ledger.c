@@ -115,6 +115,15 @@ static const char *difference(json_t *a, json_t *b)
     return NULL;
 }
 
+// Without job.json a file of that name is not a run's.
+static int check_foreign(const struct curate *c, bool anew)
+{
+    char *results = path_of(c->ledger, "results.jsonl");
+    int err = results ? tachy_check_free(results, anew, "-o FOLDER", c->log) : TACHY_ERR_NOMEM;
+    free(results);
+    return err;
+}
+
 static int check_settings(const struct curate *c, bool anew)
 {
     char *path = path_of(c->ledger, "job.json"), *old = NULL, *text = NULL;
@@ -132,7 +141,7 @@ static int check_settings(const struct curate *c, bool anew)
         else if (err == TACHY_OK && key)
             err = tachy_fail(c->log, TACHY_ERR_EXISTS, "%s holds results of other settings (%s); name another folder with -o, or start over "
                              "with -y", c->ledger->dir, key);
-    } else if (err == TACHY_OK) {
+    } else if (err == TACHY_OK && (err = check_foreign(c, anew)) == TACHY_OK) {
         text = json_dumps(now, JSON_INDENT(2));
         err = text ? tachy_write_file(path, text, strlen(text), c->log) : TACHY_ERR_NOMEM;
     }

@@ -510,6 +510,11 @@ class Curate(common.Case):
                 (("-c:v", "libx264"), "does not belong to tachy curate", 2)):
             p = self.curate(self.inputs, *args, check=False)
             self.assertEqual((p.returncode, said in p.stderr), (status, True), p.stderr)
+        (self.tmp / "own").mkdir()
+        (self.tmp / "own" / "results.jsonl").write_text("mine")
+        p = self.curate(self.inputs, out="own", check=False)
+        self.assertIn("own/results.jsonl already exists", p.stderr)
+        self.assertEqual((p.returncode, (self.tmp / "own" / "results.jsonl").read_text()), (1, "mine"))
         self.curate(self.inputs)
         p = self.curate(self.inputs, "--keep", "detect", check=False)
         self.assertIn("holds results of other settings (curate.keep)", p.stderr)
