@@ -134,11 +134,23 @@ static int hear(struct tachy_stage *st)
     return err;
 }
 
+// The file that --fix writes for an input; NULL: no memory.
+static char *fixed_name(const struct avsync *a, const char *input)
+{
+    struct stat dir;
+    const char *slash = strrchr(input, '/');
+    bool folder = a->fix[strlen(a->fix) - 1] == '/' || (stat(a->fix, &dir) == 0 && S_ISDIR(dir.st_mode));
+    return folder ? tachy_asprintf("%s/%s", a->fix, slash ? slash + 1 : input) : tachy_asprintf("%s", a->fix);
+}
+
 static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
     struct avsync *a = tachy_stage_priv(st);
     a->tick = (double)video->time_base.num / video->time_base.den;
-    return hear(st);
+    char *fixed = a->fix && *a->fix && st->task->input ? fixed_name(a, st->task->input) : NULL;
+    int err = fixed ? tachy_check_free(fixed, a->overwrite, "--fix FILE", st->task->log) : TACHY_OK;
+    tachy_free(fixed);
+    return err < 0 ? err : hear(st);
 }
 
 // ---- The state of a stream
@@ -433,20 +445,19 @@ static void item_close(void *item)
 
 static int fix_one(const struct avsync *a, const struct verdict *v, const struct tachy_log *log)
 {
-    struct stat dir;
-    const char *slash = strrchr(v->input, '/');
-    bool folder = a->fix[strlen(a->fix) - 1] == '/' || (stat(a->fix, &dir) == 0 && S_ISDIR(dir.st_mode));
     if (v->peak.confidence < a->least) {
         tachy_msg(log, TACHY_LOG_WARN, "%s: is not fixed, as its offset is not sure", v->input);
         return TACHY_OK;
     }
-    if (!folder && a->nb > 1)
+    char *to = fixed_name(a, v->input);
+    if (to && a->nb > 1 && !strcmp(to, a->fix)) {
+        tachy_free(to);
         return tachy_fail(log, TACHY_ERR_INVAL, "--fix %s: is one file for %d inputs; name a folder, with / at its end", a->fix, a->nb);
-    char *to = folder ? tachy_asprintf("%s/%s", a->fix, slash ? slash + 1 : v->input) : strdup(a->fix);
+    }
     int err = to ? tachy_shift_sound(v->input, to, -v->peak.offset_ms, a->overwrite, log) : TACHY_ERR_NOMEM;
     if (err == TACHY_OK)
         tachy_msg(log, TACHY_LOG_INFO, "%s: sound moved by %+.0f ms", to, -v->peak.offset_ms);
-    free(to);
+    tachy_free(to);
     return err;
 }
 

@@ -42,6 +42,7 @@ struct bvh {
     struct body *body;
     int nb;
     double frame_s;
+    bool overwrite;
 };
 
 static const struct tachy_option options[] = {
@@ -57,6 +58,7 @@ static int bvh_open(struct tachy_stage *st, const tachy_settings *s)
     if (!folder)
         return TACHY_STAGE_LEFT_OUT;
     b->folder = strdup(folder);
+    b->overwrite = tachy_settings_bool(s, "output.overwrite");
     return b->folder ? tachy_make_folders(folder, st->task->log) : TACHY_ERR_NOMEM;
 }
 
@@ -71,11 +73,28 @@ static void bvh_close(struct tachy_stage *st)
     free(b->folder);
 }
 
+// The file of a person of this input; NULL: no memory.
+static char *file_of(const struct bvh *b, const char *input, int64_t track)
+{
+    const char *slash = strrchr(input, '/'), *name = slash ? slash + 1 : input, *dot = strrchr(name, '.');
+    return tachy_asprintf("%s/%.*s.person%lld.bvh", b->folder, (int)(dot ? dot - name : (ptrdiff_t)strlen(name)), name, (long long)track);
+}
+
+static int check_free(const struct tachy_stage *st, const char *input, int64_t track)
+{
+    const struct bvh *b = tachy_stage_priv(st);
+    char *path = file_of(b, input, track);
+    int err = path ? tachy_check_free(path, b->overwrite, "--bvh FOLDER", st->task->log) : TACHY_ERR_NOMEM;
+    tachy_free(path);
+    return err;
+}
+
+// Numbers of persons begin at 0, so the first file tells that a run is repeated before it has done any work.
 static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
     struct bvh *b = tachy_stage_priv(st);
     b->frame_s = video->fps.num > 0 && video->fps.den > 0 ? (double)video->fps.den / video->fps.num : 0.04;
-    return TACHY_OK;
+    return st->task->input ? check_free(st, st->task->input, 0) : TACHY_OK;
 }
 
 // ---- Collecting
@@ -287,9 +306,7 @@ static void put_frame(struct tachy_text *t, const body_at rest, const body_at no
 static int write_body(const struct tachy_stage *st, const struct body *p)
 {
     const struct bvh *b = tachy_stage_priv(st);
-    const char *slash = strrchr(p->input, '/'), *name = slash ? slash + 1 : p->input, *dot_at = strrchr(name, '.');
-    char *path = tachy_asprintf("%s/%.*s.person%lld.bvh", b->folder, (int)(dot_at ? dot_at - name : (ptrdiff_t)strlen(name)), name,
-                                (long long)p->track);
+    char *path = file_of(b, p->input, p->track);
     struct tachy_text t = {0};
     tachy_text_add(&t, "HIERARCHY\n");
     put_joint(&t, p->at[0], 0, 0);
@@ -298,7 +315,7 @@ static int write_body(const struct tachy_stage *st, const struct body *p)
         put_frame(&t, p->at[0], p->at[i]);
     int err = !path || t.failed ? TACHY_ERR_NOMEM : tachy_write_file(path, t.p, t.len, st->task->log);
     tachy_text_free(&t);
-    free(path);
+    tachy_free(path);
     return err;
 }
 
@@ -306,6 +323,8 @@ static int finish(struct tachy_stage *st)
 {
     const struct bvh *b = tachy_stage_priv(st);
     int err = TACHY_OK;
+    for (int i = 0; i < b->nb && err == TACHY_OK; i++)
+        err = check_free(st, b->body[i].input, b->body[i].track);
     for (int i = 0; i < b->nb && err == TACHY_OK; i++)
         err = write_body(st, &b->body[i]);
     if (!b->nb)

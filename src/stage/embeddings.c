@@ -36,13 +36,6 @@ static int fail(const struct tachy_stage *st, const char *path)
     return tachy_fail(st->task->log, tachy_err_from_errno(errno), "%s: cannot be written: %s", path, strerror(errno));
 }
 
-static int may_write(const struct tachy_stage *st, const char *path, bool overwrite)
-{
-    if (overwrite || access(path, F_OK) != 0)
-        return TACHY_OK;
-    return tachy_fail(st->task->log, TACHY_ERR_EXISTS, "%s already exists; use -y to overwrite it, or give another --embeddings FILE", path);
-}
-
 static int name_files(struct embeddings *e, const char *path)
 {
     e->path = strdup(path);
@@ -73,9 +66,9 @@ static int open_files(struct tachy_stage *st, const tachy_settings *s)
         return tachy_fail(st->task->log, TACHY_ERR_INVAL, "--embeddings %s: must end in .npy", path);
     int err = name_files(e, path);
     if (err == TACHY_OK)
-        err = may_write(st, e->path, overwrite);
+        err = tachy_check_free(e->path, overwrite, "--embeddings FILE", st->task->log);
     if (err == TACHY_OK)
-        err = may_write(st, e->index, overwrite);
+        err = tachy_check_free(e->index, overwrite, "--embeddings FILE", st->task->log);
     if (err < 0)
         return err;
     if (!(e->rows = fopen(e->part, "wb")))

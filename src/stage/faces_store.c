@@ -212,6 +212,8 @@ static int read_person(struct faces_store *s, char *line, const char *file, int 
     return TACHY_OK;
 }
 
+#define NAMES_HEAD "name,faces,embedding"
+
 static int read_people(struct faces_store *s, const struct faces_params *p)
 {
     char *data = NULL;
@@ -224,7 +226,9 @@ static int read_people(struct faces_store *s, const struct faces_params *p)
         size_t n = strcspn(line, "\r\n");
         next = line + n + strspn(line + n, "\r\n");
         line[n] = '\0';
-        if (number > 1 && *line) // the first names the columns
+        if (number == 1 && strcmp(line, NAMES_HEAD) != 0)
+            err = tachy_fail(p->log, TACHY_ERR_FORMAT, "%s: is no file of --names-file: its first line is not \"%s\"", p->names, NAMES_HEAD);
+        else if (number > 1 && *line)
             err = read_person(s, line, p->names, number, p->log);
     }
     tachy_free(data);
@@ -234,7 +238,7 @@ static int read_people(struct faces_store *s, const struct faces_params *p)
 static int write_people(const struct faces_store *s, const struct faces_params *p)
 {
     struct tachy_text t = {0};
-    tachy_text_add(&t, "name,faces,embedding\n");
+    tachy_text_add(&t, "%s\n", NAMES_HEAD);
     for (int i = 0; i < s->nb_people; i++) {
         tachy_text_add(&t, "%s,%lld", s->person[i].name, (long long)s->person[i].faces);
         for (int k = 0; k < s->size; k++) {

@@ -59,7 +59,11 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
         .names = f->names,
         .log = st->task->log,
     };
-    return TACHY_OK;
+    char *list = people ? tachy_asprintf("%s/faces.csv", people) : NULL;
+    int err = !people ? TACHY_OK : !list ? TACHY_ERR_NOMEM
+                                : tachy_check_free(list, tachy_settings_bool(s, "output.overwrite"), "--people FOLDER", st->task->log);
+    tachy_free(list);
+    return err;
 }
 
 static void close(struct tachy_stage *st)

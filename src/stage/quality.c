@@ -34,7 +34,7 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
     st->task->values = true;
     if (file && !(q->report = quality_report_open(file)))
         return TACHY_ERR_NOMEM;
-    return TACHY_OK;
+    return file ? tachy_check_free(file, tachy_settings_bool(s, "output.overwrite"), "--quality-report FILE", st->task->log) : TACHY_OK;
 }
 
 static void close(struct tachy_stage *st)

@@ -195,7 +195,17 @@ class Faces(common.Case):
                 self.tmp / "bad.csv", check=False)
         self.assertIn("bad.csv:2: 128 numbers are needed", p.stderr)
         self.assertEqual(p.returncode, 1)
-        run("faces", "--embed", self.net, "null:64x64@25,frames=2", "-o", self.tmp / "z.jsonl", "--people", self.tmp / "none")
+        (self.tmp / "notes.txt").write_text("a list of mine\n")
+        p = run("faces", "--embed", self.net, self.photos / sorted(self.truth)[0], "-o", self.tmp / "y2.jsonl", "--names-file",
+                self.tmp / "notes.txt", check=False)
+        self.assertIn("first line is not", p.stderr)
+        self.assertEqual((self.tmp / "notes.txt").read_text(), "a list of mine\n")
+        none = ("faces", "--embed", self.net, "null:64x64@25,frames=2", "-f", "null", "--people", self.tmp / "none", "-")
+        run(*none)
+        self.assertEqual(run(*none, check=False).returncode, 0)  # nobody was seen, so there is no list yet
+        (self.tmp / "none").mkdir(exist_ok=True)
+        (self.tmp / "none" / "faces.csv").write_text("mine")
+        self.assertIn("already exists", run(*none, check=False).stderr)
 
 
 if __name__ == "__main__":

@@ -159,6 +159,10 @@ class FrameQuality(common.Case):
             p = run("quality", "null:64x64@25,frames=1", *args, check=False)
             self.assertIn(says, p.stderr)
             self.assertIn(p.returncode, (1, 2))
+        (self.tmp / "r.json").write_text("mine")
+        p = run("quality", "null:64x64@25,frames=1", "-f", "null", "--quality-report", self.tmp / "r.json", "-", check=False)
+        self.assertIn("r.json already exists; use -y", p.stderr)
+        self.assertEqual((p.returncode, (self.tmp / "r.json").read_text()), (1, "mine"))
         run("quality", "null:1x1@25,frames=2", "-o", self.tmp / "one.csv")
         self.assertEqual(len((self.tmp / "one.csv").read_text().splitlines()), 3)
 

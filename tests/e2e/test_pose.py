@@ -184,6 +184,8 @@ class Pose(common.Case):
                 self.assertGreater(now[n] @ want / np.linalg.norm(now[n]) / np.linalg.norm(want), 0.9999, n)
                 self.assertAlmostEqual(np.linalg.norm(now[n]), np.linalg.norm((rest or now)[n]), delta=0.01)
             rest = rest or now
+        p = run("pose", clip, "--bvh", self.tmp / "motion", "-f", "null", "-", check=False)
+        self.assertIn(f"{file} already exists; use -y", p.stderr)
         self.assertIn("leave --resume out", run("pose", clip, "--bvh", self.tmp / "m", "--resume", "-o", self.tmp / "x.jsonl", check=False).stderr)
 
     def test_numbers_stay_and_people_are_found_again(self):
