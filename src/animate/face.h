@@ -52,6 +52,13 @@ struct tachy_face_triangle {
     int16_t corner[3];
 };
 
+// Skin points near the outline, whose texture moves at a turn, and the points that each is joined to.
+enum { TACHY_BAND_POINTS = 96, TACHY_BAND_NEAR = 9 };
+struct tachy_face_band {
+    int16_t point[TACHY_BAND_POINTS], near[TACHY_BAND_POINTS][TACHY_BAND_NEAR];
+    int nb_near[TACHY_BAND_POINTS], nb;
+};
+
 struct tachy_face {
     tachy_face_points point;
     float centre[3]; // that the head turns about
@@ -60,6 +67,7 @@ struct tachy_face {
     bool irises;     // are known
     float reach[TACHY_FACE_OVAL]; // how much farther than the oval the skin reaches, at rest
     float ring[TACHY_FACE_RINGS][TACHY_FACE_OVAL][2];
+    struct tachy_face_band band;
     // The rings, then what is behind the lips, the picture's own teeth if it shows them, the eyes, then the skin.
     struct tachy_face_triangle triangle[TACHY_FACE_TRIANGLES];
     int mouth, teeth, eyes, skin, triangles; // where those begin, and how many there are

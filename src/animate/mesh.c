@@ -1,5 +1,6 @@
 #include "animate/face.h"
 #include "animate/parts.h"
+#include "animate/spread.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -160,6 +161,7 @@ int tachy_face_open(struct tachy_face *face, const tachy_face_points point)
     face->irises = distance(point[469], point[471]) > 1 && distance(point[474], point[476]) > 1;
     reach(point, face->reach);
     add_triangles(face);
+    tachy_face_band(&face->band, faces, TACHY_ARRAY_SIZE(faces));
     return face->radius >= 2 && isfinite(face->radius) ? TACHY_OK : TACHY_ERR_INVAL;
 }
 
@@ -242,6 +244,19 @@ static void place_rings(const struct pose *p, struct tachy_face_placed *to)
         }
 }
 
+// Only the head's turn counts, so that what the face does moves no texture.
+static void spread(const struct pose *p, struct tachy_face_placed *to)
+{
+    const float back = expf(-p->motion->grow);
+    float at[TACHY_FACE_SKIN][2];
+    for (int i = 0; i < TACHY_FACE_SKIN; i++) {
+        const float *q = p->face->point[i], *c = p->face->centre;
+        for (int k = 0; k < 2; k++)
+            at[i][k] = back * (p->turn[k][0] * (q[0] - c[0]) + p->turn[k][1] * (q[1] - c[1]) + p->turn[k][2] * (q[2] - c[2]));
+    }
+    tachy_face_spread(p->face, (const float (*)[2])at, to->corner);
+}
+
 // A texture of its own: across the mouth, and down from the upper lip in the same unit, so teeth keep their height.
 static void place_mouth(const struct pose *p, struct tachy_face_placed *to)
 {
@@ -261,11 +276,11 @@ static void place_mouth(const struct pose *p, struct tachy_face_placed *to)
 // the lips below them, one that closes covers them.
 static void place_teeth(const struct pose *p, struct tachy_face_placed *to)
 {
-    const float scale = expf(p->motion->grow);
     for (int i = 0; i < TACHY_FACE_LIPS; i++) {
         int n = face_lips[i], over = face_lips[i <= 10 ? i : 20 - i];
         const struct tachy_mesh_corner *c = &to->corner[n], *upper = &to->corner[over];
-        float now = hypotf(c->x - upper->x, c->y - upper->y), rest = scale * hypotf(c->u - upper->u, c->v - upper->v);
+        const float *a = p->motion->offset[n], *b = p->motion->offset[over];
+        float x = c->u - upper->u, y = c->v - upper->v, rest = hypotf(x, y), now = hypotf(x + a[0] - b[0], y + a[1] - b[1]);
         float down = now > rest ? rest / now : 1, shown = now < rest ? now / rest : 1; // both 1 of the upper lip
         float at[3] = {upper->x + down * (c->x - upper->x), upper->y + down * (c->y - upper->y), to->depth[n]};
         put(to, FIRST_TOOTH + i, at, upper->u + shown * (c->u - upper->u), upper->v + shown * (c->v - upper->v));
@@ -338,6 +353,7 @@ void tachy_face_place(const struct tachy_face *face, const struct tachy_face_mot
         put(to, i, at, face->point[i][0], face->point[i][1]);
     }
     place_rings(&p, to);
+    spread(&p, to);
     place_mouth(&p, to);
     place_teeth(&p, to);
     place_eyes(&p, to);
