@@ -73,6 +73,11 @@ struct tachy_engine_params {
     // without a model they are 1x256x256x3 and 1x256x256x1.
     int64_t null_shape_in[4], null_shape_out[4];
     const struct tachy_log *log; // NULL: silent; must outlive the engine
+    // What the model leaves free may differ from run to run, as for a network that reads a growing memory: shapes of inputs
+    // are checked against the model alone, those of outputs when it has run. Plans have fixed shapes, so ONNX Runtime's own
+    // kernels ("cpu") run it also for "auto" and "tachy"; TACHY_ERR_UNSUPPORTED: with `strict`. With `settle` the outputs
+    // have the shapes that free extents of 1 give.
+    bool varying;
 };
 #define tachy_engine_params(...) (&(struct tachy_engine_params){__VA_ARGS__})
 
@@ -95,7 +100,7 @@ TACHY_API int tachy_engine_outputs(const tachy_engine *e, const struct tachy_io 
 // for each of the model's inputs and outputs, in its order; they stay the caller's. Passing
 // the same addresses every time is faster: bindings are kept while they do not change.
 // Free dimensions are fixed by `shapes` and `batch_max` ("tachy": the batch in any case), else by
-// the tensors of the first run. TACHY_ERR_MISMATCH names the tensor and both shapes where one does not
+// the tensors of the first run, unless they are `varying`. TACHY_ERR_MISMATCH names the tensor and both shapes where one does not
 // fit; TACHY_ERR_EXTERNAL: the run itself failed.
 TACHY_API int tachy_engine_run(tachy_engine *e, const struct tachy_tensor in[],
                                struct tachy_tensor out[]);

@@ -239,6 +239,13 @@ int tachy_engine_open_sized(size_t p_size, tachy_engine **out, const struct tach
     if (i == TACHY_ARRAY_SIZE(engines) && !is_other(p))
         return unknown_provider(p);
     const struct tachy_engine_ops *ops = i < TACHY_ARRAY_SIZE(engines) ? engines[i] : &tachy_engine_ep;
+    if (p->varying && (any || ops == &tachy_engine_tachy)) { // plans have fixed shapes
+        if (p->strict)
+            return tachy_fail(p->log, TACHY_ERR_UNSUPPORTED, "%s: its inputs change their sizes, and the provider tachy runs fixed ones "
+                              "alone; leave out --strict", p->model_path ? p->model_path : "engine");
+        ops = &tachy_engine_cpu;
+        any = false;
+    }
     int err = any ? pick(out, p) : try_open(out, ops, p, false);
     if (!err)
         tachy_msg(p->log, TACHY_LOG_VERBOSE, "engine: %s runs on %s (%s), as %s", (*out)->path,
@@ -302,6 +309,15 @@ static int check_tensor(const tachy_engine *e, const char *kind, const struct ta
     return TACHY_OK;
 }
 
+// An output that varies: all but its extents, which follow from the inputs'.
+static struct tachy_tensor any_extents(const tachy_engine *e, const struct tachy_io *io)
+{
+    struct tachy_tensor t = io->spec;
+    for (int i = 0; i < t.rank && e->params.varying; i++)
+        t.shape[i] = -1;
+    return t;
+}
+
 static int check_all(const tachy_engine *e, const struct tachy_tensor in[],
                      const struct tachy_tensor out[])
 {
@@ -309,9 +325,10 @@ static int check_all(const tachy_engine *e, const struct tachy_tensor in[],
     for (int i = 0; i < e->n_in && !err; i++)
         err = check_tensor(e, "input", &e->in[i], e->fixed ? &e->fixed_in[i] : &e->in[i].spec,
                            &in[i]);
-    for (int i = 0; i < e->n_out && !err; i++)
-        err = check_tensor(e, "output", &e->out[i], e->fixed ? &e->fixed_out[i] : &e->out[i].spec,
-                           &out[i]);
+    for (int i = 0; i < e->n_out && !err; i++) {
+        const struct tachy_tensor want = e->fixed ? e->fixed_out[i] : any_extents(e, &e->out[i]);
+        err = check_tensor(e, "output", &e->out[i], &want, &out[i]);
+    }
     return err;
 }
 
@@ -323,7 +340,7 @@ int tachy_engine_run(tachy_engine *e, const struct tachy_tensor in[], struct tac
     if (err < 0)
         return err;
     err = e->ops->run(e, in, out);
-    if (!err && !e->fixed) {
+    if (!err && !e->fixed && !e->params.varying) {
         memcpy(e->fixed_in, in, sizeof(*in) * (size_t)e->n_in);
         memcpy(e->fixed_out, out, sizeof(*out) * (size_t)e->n_out);
         e->fixed = true;

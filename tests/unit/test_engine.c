@@ -293,6 +293,29 @@ TEST(cpu_free_dimensions)
     CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_OK);
     tachy_engine_close(&e);
 
+    // They may vary, whoever is asked; what the model fixes may not.
+    static const char *const providers[] = {"cpu", "tachy", NULL};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(providers); i++) {
+        const struct tachy_engine_params p = {.provider = providers[i], .model_path = in_folder("free.onnx"), .varying = true, .log = &logger};
+        struct tachy_tensor d = c, odd = c;
+        CHECK_INT(tachy_engine_open(&e, &p), TACHY_OK);
+        CHECK(!strcmp(tachy_engine_provider(e), "cpu"));
+        d.data = tachy_aligned_alloc(tachy_tensor_bytes(&c));
+        for (int k = 0; k < 3; k++) {
+            CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_OK);
+            CHECK_INT(tachy_engine_run(e, &c, &d), TACHY_OK);
+        }
+        odd.shape[1] = 3;
+        CHECK_INT(tachy_engine_run(e, &odd, &d), TACHY_ERR_MISMATCH);
+        CHECK_INT(tachy_engine_run(e, &c, &b), TACHY_ERR_EXTERNAL);
+        CHECK_INT(tachy_engine_run(e, &c, &d), TACHY_OK);
+        tachy_engine_close(&e);
+        tachy_aligned_free(d.data);
+    }
+    CHECK_INT(tachy_engine_open(&e, tachy_engine_params(.model_path = in_folder("free.onnx"), .varying = true, .strict = true, .log = &logger)),
+              TACHY_ERR_UNSUPPORTED);
+    CHECK_TEXT(said, "--strict");
+
     // batch_max fixes the leading one, of inputs and outputs.
     CHECK_INT(tachy_engine_open(&e, tachy_engine_params(.provider = "cpu", .model_path = in_folder("free.onnx"),
                                                         .batch_max = 5, .log = &logger)),
