@@ -125,6 +125,14 @@ struct tachy_card_prompts {
     struct tachy_card_constant constant[TACHY_MAX_CONSTANTS];
 };
 
+// The networks that follow things through a video by what they remember of them, as SAM 2's: files of ONNX models, beside the
+// card's own, which is the encoder of pictures (docs/masks.md). All or none are "".
+struct tachy_card_memory {
+    const char *attention; // what is remembered becomes part of a picture's features
+    const char *decoder;   // features, and points if there are any, become masks
+    const char *encoder;   // features and a mask become a memory
+};
+
 struct tachy_card {
     const char *name;      // "selfie", lower case, unique in the zoo
     const char *title;     // "MediaPipe selfie segmentation, square"
@@ -157,6 +165,7 @@ struct tachy_card {
     struct tachy_card_prompts prompts;
     const char *hole; // name of the input that is 1 if a pixel is to be filled, else 0; "": there is none
     float white;      // TACHY_OUT_PICTURE: the number that white is
+    struct tachy_card_memory memory;
 };
 
 typedef struct tachy_model tachy_model; // a card and the place of its file

@@ -315,6 +315,44 @@ static void read_prompts(struct card_reader *r, json_t *root, struct card_doc *d
     r->section = "";
 }
 
+// A file with a role among several of a section, "memory.attention.".
+static const char *read_role(struct card_reader *r, json_t *o, const char *section, const char *role, struct card_file *f)
+{
+    static const char *const known[] = {"file", "sha256", "bytes", "sources"};
+    char inner[64];
+    r->section = section;
+    json_t *part = card_object(r, o, role);
+    if (!part)
+        return "";
+    snprintf(inner, sizeof(inner), "%s%s.", section, role);
+    r->section = inner;
+    card_only(r, part, known, TACHY_ARRAY_SIZE(known));
+    read_file(r, part, inner, f);
+    r->section = "";
+    return f->name;
+}
+
+// The networks that follow things through a video, as SAM 2's.
+static void read_memory(struct card_reader *r, json_t *root, struct card_doc *d)
+{
+    static const char *const known[] = {"attention", "decoder", "encoder"};
+    struct tachy_card_memory *m = &d->card.memory;
+    json_t *o = json_object_get(root, "memory");
+    r->section = "";
+    m->attention = m->decoder = m->encoder = "";
+    if (!o || !card_object(r, root, "memory"))
+        return;
+    r->section = "memory.";
+    card_only(r, o, known, TACHY_ARRAY_SIZE(known));
+    m->attention = read_role(r, o, "memory.", "attention", &d->file[CARD_MEMORY_ATTENTION]);
+    m->decoder = read_role(r, o, "memory.", "decoder", &d->file[CARD_MEMORY_DECODER]);
+    m->encoder = read_role(r, o, "memory.", "encoder", &d->file[CARD_MEMORY_ENCODER]);
+    r->section = "memory.";
+    if (d->card.in.fit != TACHY_FIT_STRETCH)
+        card_bad(r, "", "goes with `input.fit` stretch: masks are stretched back over the picture");
+    r->section = "";
+}
+
 // A name, or extents of the same model.
 static void read_smaller(struct card_reader *r, json_t *root, struct tachy_card *c)
 {
@@ -341,7 +379,7 @@ static void read_card(struct card_reader *r, struct card_doc *d)
     static const char *const known[] = {"version", "name",  "title", "task",  "network",
                                         "license", "file",  "sha256", "bytes", "homepage",
                                         "notes",   "input", "output", "outputs", "state", "warm_up", "constants",
-                                        "smaller", "sources", "text", "prompts"};
+                                        "smaller", "sources", "text", "prompts", "memory"};
     struct tachy_card *c = &d->card;
     json_t *root = d->json;
     card_only(r, root, known, TACHY_ARRAY_SIZE(known));
@@ -378,6 +416,7 @@ static void read_card(struct card_reader *r, struct card_doc *d)
     read_smaller(r, root, c);
     read_text(r, root, d);
     read_prompts(r, root, d);
+    read_memory(r, root, d);
 }
 
 // The part of a path before its last slash, "." where there is none.

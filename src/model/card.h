@@ -26,7 +26,16 @@ struct card_source {
 enum { CARD_MAX_SOURCES = 8 };
 
 // The files that a card names. Strings are never NULL; "" where the card says nothing.
-enum card_file_kind { CARD_MODEL, CARD_TEXT, CARD_VOCABULARY, CARD_PROMPTS, CARD_FILES };
+enum card_file_kind {
+    CARD_MODEL,
+    CARD_TEXT,
+    CARD_VOCABULARY,
+    CARD_PROMPTS,
+    CARD_MEMORY_ATTENTION,
+    CARD_MEMORY_DECODER,
+    CARD_MEMORY_ENCODER,
+    CARD_FILES
+};
 struct card_file {
     const char *name;   // file name; "": the card names none
     const char *sha256;

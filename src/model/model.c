@@ -171,13 +171,29 @@ static char *path_of(const tachy_model *m, enum card_file_kind kind)
     return tachy_asprintf("%s/%s", m->dir, name);
 }
 
+// The card's key for a file, and what is not possible without it.
+struct part_words {
+    const char *key, *without;
+};
+
+static struct part_words words_of(const struct tachy_card *c, enum card_file_kind kind)
+{
+    if (kind == CARD_PROMPTS && *c->memory.decoder)
+        return (struct part_words){"prompts", "it makes masks only of things that it follows: --propagate"};
+    if (kind == CARD_PROMPTS)
+        return (struct part_words){"prompts", "nothing makes masks"};
+    if (kind >= CARD_MEMORY_ATTENTION)
+        return (struct part_words){"memory", "it follows nothing through a video: leave out --propagate, or name another model"};
+    return (struct part_words){"text", "texts cannot be compared with pictures"};
+}
+
 int tachy_model_part(const tachy_model *m, enum card_file_kind kind, bool digest, char **path, const struct tachy_log *log)
 {
+    const struct part_words words = words_of(&m->doc->card, kind);
     *path = NULL;
     if (!*m->doc->file[kind].name)
         return tachy_fail(log, TACHY_ERR_NOT_FOUND, "model %s: its card (%s) has no `%s`, so %s", m->doc->card.name, m->doc->origin,
-                          kind == CARD_PROMPTS ? "prompts" : "text",
-                          kind == CARD_PROMPTS ? "nothing makes masks" : "texts cannot be compared with pictures");
+                          words.key, words.without);
     *path = path_of(m, kind);
     if (!*path)
         return TACHY_ERR_NOMEM;

@@ -24,7 +24,7 @@ const char *zoo_best(const char *task, const char *dir);
 // Written beside and renamed, after the digest was checked.
 int zoo_fetch(const struct card_doc *doc, enum card_file_kind kind, const char *dir, const char *path, const struct tachy_log *log);
 
-// Where the text network, the vocabulary or the network of prompts of a model's card is: beside the model, else in the model
-// folder. `verify`: its digest is checked, else the size alone. *path is for free(). TACHY_ERR_NOT_FOUND: the message names the
-// command that gets it, or the card has none; TACHY_ERR_DIGEST.
+// Where another file of a model's card is, of a network or a vocabulary: beside the model, else in the model folder. `verify`: its
+// digest is checked, else the size alone. *path is for free(). TACHY_ERR_NOT_FOUND: the message names the command that gets it, or
+// the card has none; TACHY_ERR_DIGEST.
 int tachy_model_part(const tachy_model *m, enum card_file_kind kind, bool verify, char **path, const struct tachy_log *log);
