@@ -35,8 +35,9 @@ extern const struct tachy_stage_ops tachy_stage_faces, tachy_stage_faces_cuda, t
 extern const struct tachy_stage_ops tachy_stage_avsync;
 // After decode: the vectors of all frames into a file, then which of some texts describe the picture best. Settings: categorize.*.
 extern const struct tachy_stage_ops tachy_stage_embeddings, tachy_stage_categorize;
-// Masks of all that a picture shows, or of prompts: regions with masks. Settings: masks.*.
-extern const struct tachy_stage_ops tachy_stage_propose;
+// Masks of all that a picture shows, or of prompts: regions with masks. The first looks at each picture alone; with
+// masks.propagate the others follow what the prompts say through the video. Settings: masks.*.
+extern const struct tachy_stage_ops tachy_stage_propose, tachy_stage_features, tachy_stage_propagate;
 // The regions as a mask, for a composite (composite.h) that changes what lies in them.
 extern const struct tachy_stage_ops tachy_stage_cover;
 // The regions over the picture. Settings: draw.*; left out where every output is text.

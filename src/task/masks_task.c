@@ -14,6 +14,8 @@ static const struct tachy_option options[] = {
 
 static const struct tachy_task_stage stages[] = {
     {&tachy_stage_propose, NULL},
+    {&tachy_stage_features, NULL},
+    {&tachy_stage_propagate, NULL},
     {&tachy_stage_draw, NULL},
     {&tachy_stage_lines, NULL},
     {0},
@@ -24,6 +26,7 @@ static const struct tachy_example examples[] = {
     {"tachy masks --model sam2.onnx street.mp4 --box 30%,20%,10%,40% -o car.jsonl", "what is in a box, in every frame"},
     {"tachy masks --model sam2.onnx --point 640,300 --point 200,300,0 photo.jpg -o seen.png", "the thing at one point but not at another, over the photo"},
     {"tachy masks --model sam2.onnx --find person party.mp4", "writes party.masks.mp4: each person in a colour"},
+    {"tachy masks --model sam2-video.onnx --propagate --box 30%,20%,10%,40% street.mp4", "what the box is around in the first frame, followed"},
     {0},
 };
 
@@ -40,7 +43,7 @@ const struct tachy_task_ops tachy_task_masks = {
             .name = "masks",
             .summary = "make masks of all things, or of what points and boxes say",
             .details = "Makes a mask of each thing in a frame with networks of the kind of SAM 2, or of what --point, --box or a detector "
-                       "(--find) asks for. The output is the picture with masks over it, or .jsonl with COCO's run lengths (docs/masks.md).",
+                       "(--find) asks for. With --propagate the things of one frame are followed by their memory. The output is the picture with masks over it, or .jsonl with COCO's run lengths (docs/masks.md).",
             .examples = examples,
         },
     .options = options,
