@@ -250,7 +250,7 @@ void console_complete(void *console, const char *line, const char *word, add_wor
 void console_help(struct console *k); // lists the commands
 void console_idle(struct console *k); // ends a profile in time
 // The figures so far, as `stats` and the key r print them; free() it. NULL: no memory.
-char *console_stats(tachy_control *control);
+char *console_stats(const struct cli *c, tachy_control *control);
 // A prompt while `work` goes on in a thread of its own; returns what `work` does.
 int console_run(struct cli *c, int (*work)(void *arg), void *arg);
 

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tachy/gpu.h>
 #include <time.h>
 
 // Commands that act on a run while it goes on, typed at a prompt.
@@ -16,10 +17,19 @@ static bool runs(struct console *k)
 
 static int no_run(void) { return message_usage("no run goes on"); }
 
-char *console_stats(tachy_control *control)
+// The GPUs' sensors; free with tachy_free(). NULL: a sandbox keeps the driver away, or no memory.
+static char *gpus_now(const struct cli *c)
+{
+    char *text = NULL;
+    if (c->settings && !tachy_settings_bool(c->settings, "run.sandbox"))
+        tachy_gpu_now_text(&text);
+    return text;
+}
+
+char *console_stats(const struct cli *c, tachy_control *control)
 {
     struct tachy_snapshot s;
-    char *summary = NULL, *all = NULL, queues[96], now[128] = "";
+    char *summary = NULL, *all = NULL, *gpus = NULL, queues[96], now[128] = "";
     if (tachy_control_snapshot(control, &s) < 0 || tachy_summary_text(&summary, &s.summary) < 0)
         return NULL;
     snprintf(queues, sizeof(queues), ", %lld of at most %lld frames in flight (%.0f MiB)\n",
@@ -28,17 +38,20 @@ char *console_stats(tachy_control *control)
                        : s.state == TACHY_RUN_IDLE ? "; the last run:\n"
                                                    : queues;
     const struct tachy_latency *l = &s.summary.latency;
-    if (s.state != TACHY_RUN_IDLE)
+    if (s.state != TACHY_RUN_IDLE) {
+        gpus = gpus_now(c);
         snprintf(now, sizeof(now), "From read to written: p50 %.1f, p95 %.1f, p99 %.1f ms; memory now %.0f MiB\n", l->p50_ms, l->p95_ms,
                  l->p99_ms, (double)s.resident_memory / (1 << 20));
-    int n = asprintf(&all, "%s%s%s%s", tachy_run_state_name(s.state), what, s.totals.runs ? summary : "", now);
+    }
+    int n = asprintf(&all, "%s%s%s%s%s", tachy_run_state_name(s.state), what, s.totals.runs ? summary : "", now, gpus ? gpus : "");
     tachy_free(summary);
+    tachy_free(gpus);
     return n < 0 ? NULL : all;
 }
 
 static int do_stats(struct console *k, int argc, char **argv)
 {
-    char *text = console_stats(k->control);
+    char *text = console_stats(k->c, k->control);
     if (!text)
         return message_failed(TACHY_ERR_NOMEM);
     fputs(text, k->out);

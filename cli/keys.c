@@ -20,7 +20,7 @@ static struct {
 
 static void report(const struct cli *c, char key)
 {
-    char *text = console_stats(c->control);
+    char *text = console_stats(c, c->control);
     if (text)
         message_text(stderr, text);
     free(text);

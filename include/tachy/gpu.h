@@ -18,6 +18,11 @@ TACHY_API int tachy_gpus_asked(const tachy_settings *s, int ids[TACHY_MAX_GPUS],
 // `text`, else why not. Asks the driver, and opens no context. `s` may be NULL: GPU 0. `text` may be NULL. Thread-safe.
 TACHY_API bool tachy_gpu_runs(const tachy_settings *s, char *text, size_t size);
 
+// A line for each GPU that NVML lists: its name, utilisation, memory in use (by all processes) and power at this moment, as far as
+// the driver tells them. An empty text: no NVML, or no GPU. Takes some tens of milliseconds. Free *text with tachy_free().
+// TACHY_ERR_NOMEM sets it to NULL. Thread-safe.
+TACHY_API int tachy_gpu_now_text(char **text);
+
 #ifdef __cplusplus
 }
 #endif

@@ -244,7 +244,9 @@ int gpu_sampler_open(struct gpu_sampler **out, int interval_ms, enum tachy_log_l
     s->interval_ms = interval_ms;
     pthread_mutex_init(&s->lock, NULL);
     err = list_gpus(s, level);
-    if (err == TACHY_OK)
+    for (int i = 0; i < s->count && err == TACHY_OK && !interval_ms; i++)
+        sample(s, &s->gpu[i]);
+    if (err == TACHY_OK && interval_ms)
         err = start_thread(s);
     if (err < 0)
         gpu_sampler_close(&s);

@@ -49,8 +49,8 @@ struct gpu_sampled {
 };
 
 struct gpu_sampler; // a thread; NULL is off
-// Starts sampling every GPU that NVML lists. TACHY_ERR_UNAVAILABLE: no NVML or no GPU, said at
-// `level`.
+// Starts sampling every GPU that NVML lists; with an interval of 0 there is one sample of each, now, and no thread.
+// TACHY_ERR_UNAVAILABLE: no NVML or no GPU, said at `level`.
 int gpu_sampler_open(struct gpu_sampler **out, int interval_ms, enum tachy_log_level level,
                      const struct tachy_log *log);
 void gpu_sampler_close(struct gpu_sampler **s);

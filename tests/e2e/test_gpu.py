@@ -5,6 +5,7 @@ import json
 import os
 
 from common import DEPS, FAKES, Case, main, models, run
+from terminal import Terminal
 
 FRAMES = 30
 SAMPLE = DEPS / "media/sample.mp4"
@@ -34,6 +35,20 @@ class Gpu(Case):
             p = run("segment", SAMPLE, "--provider", "null", *args, "-f", "null", "-", env=WITHOUT, check=False)
             self.assertEqual(p.returncode, 1, p.stderr)
             self.assertIn("the CUDA driver (libcuda.so.1) was not found", p.stderr)
+
+    def test_the_report_of_key_r_has_the_sensors(self):
+        endless = ("segment", "null:320x180@30,frames=10000000", "--focus", "off", "--mode", "mask", "-f", "null", "-")
+        for env, says in ((with_fakes(), r"GPU 0 Fake GPU.*: utilisation \d+ %, memory \d+ MiB, power \d+ W"), (WITHOUT, None)):
+            t = Terminal(*endless, env=env, columns=160)
+            t.expect(" fps")
+            t.type("r")
+            t.expect("memory now")
+            if says:
+                t.expect(says)
+            t.type("q")
+            t.expect("finishing the file")
+            t.wait()
+            self.assertEqual("GPU 0" in t.shown, says is not None)
 
     def test_gpus_are_numbers_that_the_driver_counts(self):
         for args, word in ((["--gpus", "0,1"], "there is no GPU 1: the driver counts 1"),

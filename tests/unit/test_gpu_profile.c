@@ -5,6 +5,7 @@
 #include "profile/profile_priv.h"
 #include "rows.h"
 
+#include <tachy/gpu.h>
 #include <unistd.h>
 
 // The GPU's side of the profiler.
@@ -119,6 +120,25 @@ TEST(no_sensors)
     CHECK_INT(messages, 0); // nobody asked for a GPU
     CHECK_INT(tachy_profile_open(&p, tachy_profile_params(.gpu_interval_ms = 60001)),
               TACHY_ERR_INVAL);
+}
+
+TEST(sensors_now)
+{
+    struct fake_nvml_gpu calm = {10, 5, 1, 2, 40, 345, 3201, 80000, 100 << 20, 0x1}, busy = {90, 60, 3, 4, 70, 1980, 3201, 650500, 1100 << 20, 0x4};
+    char *text;
+    NVML(fake_nvml_set, 0, &calm);
+    NVML(fake_nvml_set, 1, &busy);
+    CHECK_INT(tachy_gpu_now_text(&text), TACHY_OK);
+    CHECK(strstr(text, "GPU 0 ") == text && strstr(text, ": utilisation 10 %, memory 100 MiB, power 80 W"));
+    CHECK(strstr(text, "\nGPU 1 ") && strstr(text, ": utilisation 90 %, memory 1100 MiB\n")); // no sensor of power
+    tachy_free(text);
+    CHECK_INT(NVML(fake_nvml_users), 0);
+    NVML(fake_nvml_list, 0);
+    CHECK_INT(tachy_gpu_now_text(&text), TACHY_OK);
+    CHECK(text && !*text);
+    tachy_free(text);
+    NVML(fake_nvml_list, 2);
+    CHECK_INT(NVML(fake_nvml_users), 0);
 }
 
 // ---- events
@@ -446,7 +466,7 @@ TEST(ranges_reach_the_tool)
 int main(void)
 {
     static const struct test_case cases[] = {
-        TEST_CASE(sensors_over_time), TEST_CASE(no_sensors), TEST_CASE(events_time_two_streams),
+        TEST_CASE(sensors_over_time), TEST_CASE(no_sensors), TEST_CASE(sensors_now), TEST_CASE(events_time_two_streams),
         TEST_CASE(copies_have_lanes_of_their_own), TEST_CASE(events_stay_on_the_clock), TEST_CASE(events_that_do_not_fit_are_dropped),
         TEST_CASE(kernels_and_copies), TEST_CASE(more_names_and_records_than_kept), TEST_CASE(cupti_that_refuses),
         TEST_CASE(ranges_reach_the_tool),

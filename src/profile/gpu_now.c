@@ -1,0 +1,44 @@
+#include "profile/gpu_priv.h"
+
+#include "base/base.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <tachy/gpu.h>
+
+static void say_sensor(FILE *f, const struct gpu_sampled *g, enum gpu_sensor which, const char *before)
+{
+    const struct gpu_range *r = &g->range[which];
+    if (r->n)
+        fprintf(f, "%s%s %.0f %s", before, gpu_sensor_name(which), r->sum / (double)r->n, gpu_sensor_unit(which));
+}
+
+int tachy_gpu_now_text(char **text)
+{
+    static const enum gpu_sensor told[] = {GPU_UTILIZATION, GPU_MEMORY, GPU_POWER};
+    struct gpu_sampler *s = NULL;
+    size_t size;
+    *text = NULL;
+    FILE *f = open_memstream(text, &size);
+    if (!f)
+        return TACHY_ERR_NOMEM;
+    gpu_sampler_open(&s, 0, TACHY_LOG_VERBOSE, NULL);
+    for (int i = 0; i < gpu_sampler_count(s); i++) {
+        struct gpu_sampled g;
+        gpu_sampler_read(s, i, &g);
+        fprintf(f, "GPU %d %s", i, g.name);
+        for (size_t k = 0; k < TACHY_ARRAY_SIZE(told); k++)
+            say_sensor(f, &g, told[k], k ? ", " : ": ");
+        if (g.range[GPU_POWER].n && g.power_limit_w > 0)
+            fprintf(f, " of %.0f", g.power_limit_w);
+        fputc('\n', f);
+    }
+    gpu_sampler_close(&s);
+    bool failed = ferror(f);
+    if (fclose(f) || failed) {
+        free(*text);
+        *text = NULL;
+        return TACHY_ERR_NOMEM;
+    }
+    return TACHY_OK;
+}
