@@ -10,6 +10,7 @@
 enum {
     OPERATORS = 12,       // in bars
     ROOF_OPERATORS = 100, // in a roofline
+    DETAILED = 8,         // runs of which single moments are drawn, so that a page of many runs stays small
     SHOWN = 4,            // benches of one suite and input whose own plots are drawn; older ones are in the history
 };
 
@@ -212,17 +213,21 @@ static void add_history(json_t *all, const char *series, const json_t *o, double
               report_text(o, "label", report_text(env, "tachy", "?")), get(env, "time"), fps);
 }
 
-static void add_run(json_t *all, const char *series, size_t part, const json_t *o)
+// `detailed`: with its single moments.
+static void add_run(json_t *all, const char *series, size_t part, const json_t *o, bool detailed)
 {
     add(plot(all, "throughput", "Throughput", "bars", "frames per second", ""), series, report_text(o, "input", report_text(o, "kind", "")),
         get(o, "fps"));
-    add_latency(all, series, json_object_get(o, "latency_ms"), "", json_object_get(o, "latency_curve_ms"));
+    add_latency(all, series, json_object_get(o, "latency_ms"), "", detailed ? json_object_get(o, "latency_curve_ms") : NULL);
     add_steps(all, series, o);
-    if (!strcmp(report_text(o, "kind", ""), "profile")) {
+    if (detailed) {
         add_timeline(all, part, o);
         add_memory(all, part, o);
+    }
+    if (!strcmp(report_text(o, "kind", ""), "profile")) {
         add_operators(all, series, o);
-        add_operator_roofline(all, part, o);
+        if (detailed)
+            add_operator_roofline(all, part, o);
     }
     add_history(all, report_text(o, "input", "runs"), o, get(o, "fps"));
 }
@@ -331,14 +336,14 @@ static int finish_history(json_t *p)
 json_t *plots_of(const json_t *results)
 {
     json_t *all = json_array(), *p;
-    size_t i;
+    size_t i, runs = 0;
     const json_t *o;
     json_array_foreach(results, i, o) {
         char series[64];
         const char *kind = report_text(o, "kind", "");
         snprintf(series, sizeof(series), "%.30s %zu", kind, i + 1);
         if (!strcmp(kind, "summary") || !strcmp(kind, "profile"))
-            add_run(all, series, i + 1, o);
+            add_run(all, series, i + 1, o, runs++ < DETAILED);
         else if (!strcmp(kind, "bench"))
             add_bench(all, series, o, plots_only_history(results, i));
         else if (!strcmp(kind, "engine bench"))

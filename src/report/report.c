@@ -190,6 +190,14 @@ static json_t *result_part(const json_t *o, size_t i)
     static const char *const keys[] = {"label", "input", "output", "mode", "model", "engine", "suite", "device"};
     for (size_t k = 0; k < TACHY_ARRAY_SIZE(keys); k++)
         fact(facts, keys[k], report_text(o, keys[k], ""));
+    static const char *const counts[] = {"frames", "workers", "decoders"};
+    for (size_t k = 0; k < TACHY_ARRAY_SIZE(counts); k++) {
+        char text[24] = "";
+        if (report_int(o, counts[k]) > 0)
+            snprintf(text, sizeof(text), "%lld", report_int(o, counts[k]));
+        fact(facts, counts[k], text);
+    }
+    fact(facts, "method", report_text(json_object_get(o, "method"), "words", ""));
     if (!strcmp(kind, "tune"))
         add_command(facts, o);
     if (!strcmp(kind, "profile"))

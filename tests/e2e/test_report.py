@@ -25,7 +25,7 @@ def env(t):
 
 def results():
     step = [{"name": "decode", "calls": 600, "busy_s": 0.6}, {"name": "model", "calls": 600, "busy_s": 1.2}]
-    runs = [summary(RUNS["runs"][i], environment=env(3600 * (i + 1)), input=NAME, steps=step, limited_text="Bottleneck: the model.") for i in (0, 1)]
+    runs = [summary(RUNS["runs"][i], environment=env(3600 * (i + 1)), input=NAME, workers=2, steps=step, limited_text="Bottleneck: the model.") for i in (0, 1)]
     bench = {"kind": "bench", "version": 1, "environment": env(9), "suite": "batch", "input": "in.mp4", "cases": [
         {"name": f"batch {n}", "suite": "batch", **{k: {"median": v * n, "low": v * n * 0.9, "high": v * n * 1.1} for k, v in
          (("fps", 50.0), ("p50_ms", 8.0), ("p95_ms", 19.0), ("p99_ms", 30.0))}, "runs": []} for n in (1, 2)]}
@@ -123,6 +123,7 @@ class Report(Case):
         self.assertIn("| model | summary 1 | 0.6 | 66.6667 |", md)  # the stage table: ms and share
         self.assertIn("| Add_1 | profile 6 | 4 |", md)            # by memory
         self.assertNotIn("## Memory over time", md)
+        self.assertIn("| workers | 2 |", md)
         self.assertRegex(text, r"batch 2 +bench 3 +#{40} 100\n")
         self.assertIn("Bottleneck: the model.", text)
 
@@ -151,6 +152,12 @@ class Report(Case):
         self.assertEqual(len(curve), 21)  # every twentieth, and p99
         self.assertEqual(curve[10], (5, 0.5))
         self.assertIn("no data for the plot changes; they have throughput", run("plot", self.file, "--kind", "changes", check=False).stderr)
+
+    def test_many_runs(self):
+        self.file.write_text(json.dumps([*results()[:2], results()[-1]] * 66))
+        text = self.report("--format", "html")
+        self.assertLess(len(text), 1.5e6)
+        self.assertEqual(text.count("<h2>Some frames ("), 2)  # of the first eight runs, 3 and 6 are profiles
 
     def test_many_nights(self):
         """Older benches of a suite are points of the history only."""
