@@ -5,6 +5,14 @@
 
 enum { BENCH_CASES = 48, BENCH_WORDS = 16, BENCH_WORD = 300 };
 
+// Another program: a loop over a clip in Python.
+struct bench_peer {
+    const char *name;
+    const char *packages; // that pip has, beside OpenCV
+    const char *imports;  // a line
+    const char *source;   // defines work(picture); `model` names the network's file
+};
+
 struct bench_case {
     const char *suite;
     char name[64];
@@ -13,7 +21,7 @@ struct bench_case {
     char word[BENCH_WORDS][BENCH_WORD]; // of the command, after the task
     int n_words;
     int64_t frames;          // of a run; 0: not warmed up yet
-    const char *peer;        // another program: Python that defines work(picture); NULL: this command
+    const struct bench_peer *peer; // NULL: this command
 };
 
 struct bench_run {

@@ -104,33 +104,42 @@ static void codecs(struct bench_run *b)
     }
 }
 
-// The programs that people write first, both with the same network. Those whose libraries are installed run.
-static const char with_ort[] =
-    "import onnxruntime as ort\n"
-    "session = ort.InferenceSession(model, providers=['CPUExecutionProvider'])\n"
-    "i = session.get_inputs()[0]\n"
-    "first = i.shape[-1] != 3\n"
-    "h, w = (i.shape[2:] if first else i.shape[1:3])\n"
-    "def work(f):\n"
-    "    x = cv2.cvtColor(cv2.resize(f, (w, h)), cv2.COLOR_BGR2RGB).astype(np.float32)[None] / 255\n"
-    "    m = np.squeeze(session.run(None, {i.name: x.transpose(0, 3, 1, 2) if first else x})[0])\n"
-    "    m = m if m.ndim == 2 else m[0]\n"
-    "    cv2.resize(m, (f.shape[1], f.shape[0]))\n";
-static const char with_mediapipe[] =
-    "import mediapipe as mp\n"
-    "segmenter = mp.solutions.selfie_segmentation.SelfieSegmentation(model_selection=0)\n"
-    "def work(f):\n"
-    "    segmenter.process(cv2.cvtColor(f, cv2.COLOR_BGR2RGB)).segmentation_mask\n";
+// The programs that people write first, all with the same network.
+#define OUR_NETWORK \
+    "first = shape[-1] != 3\n" \
+    "h, w = (shape[2:] if first else shape[1:3])\n" \
+    "def work(f):\n" \
+    "    x = cv2.cvtColor(cv2.resize(f, (w, h)), cv2.COLOR_BGR2RGB).astype(np.float32)[None] / 255\n" \
+    "    m = np.squeeze(run(np.ascontiguousarray(x.transpose(0, 3, 1, 2) if first else x)))\n" \
+    "    m = m if m.ndim == 2 else m[0]\n" \
+    "    cv2.resize(m, (f.shape[1], f.shape[0]))\n"
+
+static const struct bench_peer all_peers[] = {
+    {"OpenCV + ONNX Runtime (Python)", "onnxruntime", "import onnxruntime as ort",
+     "session = ort.InferenceSession(model, providers=['CPUExecutionProvider'])\n"
+     "i = session.get_inputs()[0]\n"
+     "shape = i.shape\n"
+     "run = lambda x: session.run(None, {i.name: x})[0]\n" OUR_NETWORK},
+    {"OpenCV + PyTorch (Python)", "torch onnx onnx2torch", "import torch, onnx, onnx2torch",
+     "graph = onnx.load(model)\n"
+     "shape = [d.dim_value or 1 for d in graph.graph.input[0].type.tensor_type.shape.dim]\n"
+     "net = onnx2torch.convert(graph).eval()\n"
+     "def run(x):\n"
+     "    with torch.inference_mode():\n"
+     "        y = net(torch.from_numpy(x))\n"
+     "    return (y if torch.is_tensor(y) else y[0]).numpy()\n" OUR_NETWORK},
+    {"OpenCV + MediaPipe (Python)", "mediapipe", "import mediapipe as mp",
+     "segmenter = mp.solutions.selfie_segmentation.SelfieSegmentation(model_selection=0)\n"
+     "def work(f):\n"
+     "    segmenter.process(cv2.cvtColor(f, cv2.COLOR_BGR2RGB)).segmentation_mask\n"},
+};
 
 static void peers(struct bench_run *b)
 {
-    static const struct {
-        const char *name, *source;
-    } all[] = {{"OpenCV + ONNX Runtime (Python)", with_ort}, {"OpenCV + MediaPipe (Python)", with_mediapipe}};
     add_case(b, "peers", "tachy", 1920, 1080);
     to_nothing(&b->list[b->n - 1]);
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        add_case(b, "peers", all[i].name, 1920, 1080)->peer = all[i].source;
+    for (size_t i = 0; i < sizeof(all_peers) / sizeof(all_peers[0]); i++)
+        add_case(b, "peers", all_peers[i].name, 1920, 1080)->peer = &all_peers[i];
 }
 
 int bench_cases(struct bench_run *b)

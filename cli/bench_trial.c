@@ -84,11 +84,16 @@ static json_t *kept(const json_t *s)
     return o;
 }
 
-// A peer's program: what comes before its work(picture), and the loop over the clip. Its arguments: clip, model, frames (0: all).
-static const char peer_begin[] =
-    "import sys, json, time, resource\n"
-    "import cv2, numpy as np\n"
-    "clip, model, frames = sys.argv[1], sys.argv[2], int(sys.argv[3])\n";
+// A peer's program: what comes before its work(picture), with its imports and packages, and the loop over the clip. Its arguments:
+// clip, model, frames (0: all).
+#define PEER_BEGIN \
+    "import sys, json, time, resource\n" \
+    "try:\n" \
+    "    import cv2, numpy as np\n" \
+    "    %s\n" \
+    "except ImportError as e:\n" \
+    "    sys.exit(f'{e}; to get it: pip install opencv-python-headless %s')\n" \
+    "clip, model, frames = sys.argv[1], sys.argv[2], int(sys.argv[3])\n"
 static const char peer_loop[] =
     "v = cv2.VideoCapture(clip)\n"
     "n, t, took = 0, time.perf_counter(), []\n"
@@ -138,7 +143,7 @@ static int run_peer(struct bench_run *b, const struct bench_case *k, const char 
     char count[32], source[4096];
     tachy_model *m;
     snprintf(count, sizeof(count), "%lld", (long long)frames);
-    snprintf(source, sizeof(source), "%s%s%s", peer_begin, k->peer, peer_loop);
+    snprintf(source, sizeof(source), PEER_BEGIN "%s%s", k->peer->imports, k->peer->packages, k->peer->source, peer_loop);
     int err = tachy_model_open(&m, &(struct tachy_model_params){.name = "selfie", .log = &b->c->log});
     if (err < 0)
         return err;

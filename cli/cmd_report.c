@@ -161,7 +161,8 @@ const struct verb verb_plot = {
     .name = "plot",
     .usage = "--kind PLOT [options] RESULT...",
     .summary = "draw one plot of results as SVG or PNG",
-    .details = "Plots: throughput, latency, stages, operators, engines, pareto, history, changes. docs/report.md says what each needs.",
+    .details = "Plots: throughput, latency, stages, timeline, memory, operators, memory-operators, roofline, engines, pareto, history, "
+               "changes. docs/report.md says what each needs.",
     .options = TACHY_VERB_RESULTS,
     .examples = EXAMPLES({"tachy plot bench.json --kind throughput -o fps.svg", "bars with intervals"}),
     .run = run_plot,

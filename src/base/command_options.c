@@ -99,7 +99,7 @@ const struct tachy_option tachy_command_options[] = {
     {"bench.device", "device", 0, TACHY_OPT_ENUM, "cpu", .values = "cpu|cuda", .group = "Bench", .verbs = TACHY_VERB_BENCH,
      .command_only = true, .help = "where frames are processed"},
     {"bench.peers", "peers", 0, TACHY_OPT_BOOL, "no", .group = "Bench", .verbs = TACHY_VERB_BENCH, .command_only = true,
-     .help = "also a loop of OpenCV and ONNX Runtime in Python on the same clip, if python3 has them"},
+     .help = "also loops of OpenCV with ONNX Runtime, PyTorch and MediaPipe in Python on the same clip, as far as python3 has them"},
     {"bench.history", "history", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Bench", .verbs = TACHY_VERB_BENCH, .command_only = true,
      .help = "append the result to FILE as one line"},
     {"bench.label", "label", 0, TACHY_OPT_STRING, .arg = "TEXT", .group = "Bench", .verbs = TACHY_VERB_BENCH, .command_only = true,
