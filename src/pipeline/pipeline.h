@@ -19,7 +19,8 @@
 // pull for one that writes, or in a batch. Then the item is parked, and whoever ends the turn before it, pulls
 // what is in front of it, or ran the batch puts it into a queue.
 //
-//   pipeline.c          opening, joining, leaving, pausing
+//   pipeline.c          opening, pausing, draining, closing
+//   pipeline_stream.c   streams: bounds, joining, leaving
 //   pipeline_bind.c     a task on one format, with its workers' objects
 //   pipeline_queue.c    the two queues
 //   pipeline_turn.c     whose turn it is in ordered spans, and the gate before the one that writes
@@ -350,22 +351,19 @@ void pipeline_batch_figures(struct tachy_pipeline *p, struct tachy_prof *all);
 // tachy_pipeline_open() with a policy for the first stream (may be NULL).
 int pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *params,
                   const struct pipeline_policy *policy);
+// The number of workers that fill the cores, or a GPU.
+int pipeline_enough_workers(const tachy_task *t);
+// From now on `n` of the workers work, 1 up to as many as there are. Any thread.
+void pipeline_set_workers(struct tachy_pipeline *p, int n);
+
+// ---- pipeline_stream.c ----
+
 // tachy_pipeline_join() with a policy and figures of the stream's own (may be NULL, false).
 int pipeline_join(struct tachy_pipeline *p, tachy_stream **out,
                   const struct tachy_stream_params *params, const struct pipeline_policy *policy,
                   bool figures);
 // Ends a stream from outside: push and pull return, pull with `err` after what is finished.
 void pipeline_abort(tachy_stream *s, int err);
-// The number of workers that fill the cores, or a GPU.
-int pipeline_enough_workers(const tachy_task *t);
-// From now on `n` of the workers work, 1 up to as many as there are. Any thread.
-void pipeline_set_workers(struct tachy_pipeline *p, int n);
-// tachy_stream_push_at(). `breaks`: the next item starts anew, wherever it is by now.
-int pipeline_push_at(tachy_stream *s, tachy_frame *f, int64_t seq, bool breaks);
-// Whether an item whose first turn it is starts anew because of a position before it.
-bool pipeline_breaks_before(tachy_stream *s, int64_t seq);
-// Whether an item at `to` will start anew because of a position from `from` on.
-bool pipeline_break_between(tachy_stream *s, int64_t from, int64_t to);
 // Wakes whoever waits in push or pull.
 void pipeline_wake_stream(tachy_stream *s);
 // Has drain look again.
@@ -397,6 +395,12 @@ void pipeline_sample(tachy_stream *s, uint64_t now);
 
 // ---- stream.c ----
 
+// tachy_stream_push_at(). `breaks`: the next item starts anew, wherever it is by now.
+int pipeline_push_at(tachy_stream *s, tachy_frame *f, int64_t seq, bool breaks);
+// Whether an item whose first turn it is starts anew because of a position before it.
+bool pipeline_breaks_before(tachy_stream *s, int64_t seq);
+// Whether an item at `to` will start anew because of a position from `from` on.
+bool pipeline_break_between(tachy_stream *s, int64_t from, int64_t to);
 // When a pulled item came and for how long it had waited to be pulled, in ticks; and what mode
 // live knows of it.
 struct pipeline_times {
