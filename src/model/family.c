@@ -5,7 +5,21 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static const char *const roles[] = {"appearance", "motion", "stitching", "warping", "generator", NULL};
+static const char *const roles[] = {"appearance", "motion", "stitching", "warping", "generator", "lips", "sound", NULL};
+
+// What cards of a task have: roles from first to end, and keys.
+static const struct kind {
+    const char *task;
+    enum tachy_role first, end;
+    unsigned optional; // roles, bits 1 << role
+    const char *known[12];
+    size_t nb_known;
+} kinds[] = {
+    {"animate", TACHY_ROLE_APPEARANCE, TACHY_ROLE_LIPS, 1 << TACHY_ROLE_STITCHING | 1 << TACHY_ROLE_WARPING,
+     {"version", "name", "title", "task", "network", "license", "homepage", "notes", "networks", "portrait", "driver", "feather"}, 12},
+    {"avsync", TACHY_ROLE_LIPS, TACHY_ROLES, 0,
+     {"version", "name", "title", "task", "network", "license", "homepage", "notes", "networks", "channels", "white"}, 11},
+};
 
 const char *tachy_role_name(enum tachy_role r) { return roles[r]; }
 
@@ -33,15 +47,14 @@ static void read_crop(struct card_reader *r, json_t *root, const char *section, 
     r->section = "";
 }
 
-static int find_files(struct card_reader *r, json_t *root, struct tachy_family *f)
+static int find_files(struct card_reader *r, json_t *root, const struct kind *k, struct tachy_family *f)
 {
     json_t *o = card_object(r, root, "networks");
     const char *slash = strrchr(r->origin, '/');
     r->section = "networks.";
-    card_only(r, o, roles, TACHY_ROLES);
-    for (int i = 0; i < TACHY_ROLES && !r->err; i++) {
-        bool needed = i != TACHY_ROLE_STITCHING && i != TACHY_ROLE_WARPING;
-        const char *name = card_text(r, o, roles[i], needed ? NULL : "");
+    card_only(r, o, roles + k->first, k->end - k->first);
+    for (enum tachy_role i = k->first; i < k->end && !r->err; i++) {
+        const char *name = card_text(r, o, roles[i], k->optional >> i & 1 ? "" : NULL);
         if (r->err || !*name)
             continue;
         f->file[i] = *name == '/' || !slash ? strdup(name) : tachy_asprintf("%.*s/%s", (int)(slash - r->origin), r->origin, name);
@@ -55,13 +68,25 @@ static int find_files(struct card_reader *r, json_t *root, struct tachy_family *
     return r->err;
 }
 
-static int read_root(struct card_reader *r, json_t *root, struct tachy_family *f)
+static void read_animate(struct card_reader *r, json_t *root, struct tachy_family *f)
 {
-    static const char *const known[] = {"version", "name",     "title",   "task",   "network", "license", "homepage",
-                                        "notes",   "networks", "portrait", "driver", "feather"};
-    static const char *const tasks[] = {"animate", NULL};
+    read_crop(r, root, "portrait", &f->portrait, 2.3, 0.125);
+    read_crop(r, root, "driver", &f->driver, 2.2, 0.1);
+    f->feather = number(r, root, "feather", 0, 0.5, 0.1);
+}
+
+static void read_avsync(struct card_reader *r, json_t *root, struct tachy_family *f)
+{
+    static const char *const channels[] = {"bgr", "rgb", NULL};
+    f->rgb = card_choice(r, root, "channels", channels, 0) == 1;
+    f->white = (float)number(r, root, "white", 1e-3, 1e6, 255);
+}
+
+static int read_root(struct card_reader *r, json_t *root, const struct kind *k, struct tachy_family *f)
+{
     static const char *const texts[] = {"title", "network", "license", "homepage", "notes"};
-    card_only(r, root, known, TACHY_ARRAY_SIZE(known));
+    const char *const tasks[] = {k->task, NULL};
+    card_only(r, root, k->known, k->nb_known);
     card_whole(r, root, "version", 1, 1, 1);
     card_choice(r, root, "task", tasks, -1);
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(texts); i++)
@@ -69,15 +94,17 @@ static int read_root(struct card_reader *r, json_t *root, struct tachy_family *f
     const char *name = card_plain_name(r, root, "name", true);
     if (!r->err && !(f->name = strdup(name)))
         return TACHY_ERR_NOMEM;
-    int err = r->err ? r->err : find_files(r, root, f);
-    read_crop(r, root, "portrait", &f->portrait, 2.3, 0.125);
-    read_crop(r, root, "driver", &f->driver, 2.2, 0.1);
-    f->feather = number(r, root, "feather", 0, 0.5, 0.1);
+    int err = r->err ? r->err : find_files(r, root, k, f);
+    if (k->first == TACHY_ROLE_LIPS)
+        read_avsync(r, root, f);
+    else
+        read_animate(r, root, f);
     return err < 0 ? err : r->err;
 }
 
-int tachy_family_read(struct tachy_family *f, const char *path, const struct tachy_log *log)
+int tachy_family_read(struct tachy_family *f, const char *path, const char *task, const struct tachy_log *log)
 {
+    const struct kind *k = &kinds[!strcmp(task, kinds[1].task)];
     char *data;
     size_t size;
     json_error_t e;
@@ -88,7 +115,7 @@ int tachy_family_read(struct tachy_family *f, const char *path, const struct tac
     json_t *root = json_loadb(data, size, JSON_REJECT_DUPLICATES, &e);
     struct card_reader r = {.origin = path, .section = "", .log = log, .root = root};
     tachy_free(data);
-    err = json_is_object(root) ? read_root(&r, root, f)
+    err = json_is_object(root) ? read_root(&r, root, k, f)
                                : tachy_fail(log, TACHY_ERR_FORMAT, "%s: is no JSON object: line %d: %s", path, e.line, e.text);
     json_decref(root);
     return err;

@@ -1,8 +1,7 @@
 #include "animate/keypoints.h"
 #include "base/ycbcr.h"
-#include "engine/engine_options.h"
-#include "model/family.h"
 #include "stage/animate.h"
+#include "stage/family_net.h"
 #include "stage/stages.h"
 #include "stage/track.h"
 
@@ -13,16 +12,6 @@
 // A portrait moved by networks of the LivePortrait family, in three stages behind `drive`, whose portraits they share: what the
 // driver's face does, how it has moved since its rest (in order), and the picture that a generator makes of the portrait, pasted
 // over it. What the portraits' own pictures give is found once.
-
-// ---- A network
-
-struct net {
-    tachy_engine *engine;
-    struct tachy_tensor in[TACHY_MAX_IO], out[TACHY_MAX_IO];
-    const struct tachy_io *ins, *outs;
-    int nb_in, nb_out;
-    int lent; // input whose memory is another's; -1: none
-};
 
 struct look {
     struct tachy_keypoints keys;
@@ -46,93 +35,10 @@ struct neural_item {
     float placed[TACHY_KEYPOINTS][3]; // of the portrait
 };
 
-static void net_close(struct net *n)
-{
-    for (int i = 0; i < n->nb_in; i++)
-        if (i != n->lent)
-            tachy_tensor_free(&n->in[i]);
-    for (int i = 0; i < n->nb_out; i++)
-        tachy_tensor_free(&n->out[i]);
-    tachy_engine_close(&n->engine);
-    *n = (struct net){.lent = -1};
-}
-
-static int take_io(struct tachy_tensor *t, const struct tachy_io *io, int n)
-{
-    int err = TACHY_OK;
-    for (int i = 0; i < n && err == TACHY_OK; i++) {
-        t[i] = io[i].spec;
-        for (int k = 0; k < t[i].rank; k++)
-            t[i].shape[k] = t[i].shape[k] < 0 ? 1 : t[i].shape[k];
-        err = t[i].dtype == TACHY_F32 ? tachy_tensor_alloc(&t[i]) : TACHY_ERR_MISMATCH;
-    }
-    return err;
-}
-
-// To be closed also on failure.
-static int net_open(struct net *n, const struct neural *of, enum tachy_role role, const struct tachy_log *log)
-{
-    *n = (struct net){.lent = -1};
-    struct tachy_engine_params p = tachy_engine_setup_params(&of->setup);
-    p.model_path = of->family.file[role];
-    p.settle = true;
-    p.log = log;
-    int err = tachy_engine_open(&n->engine, &p);
-    if (err < 0)
-        return err;
-    int nb_in = tachy_engine_inputs(n->engine, &n->ins), nb_out = tachy_engine_outputs(n->engine, &n->outs);
-    n->nb_in = nb_in;
-    n->nb_out = nb_out;
-    err = take_io(n->in, n->ins, nb_in);
-    if (err == TACHY_OK)
-        err = take_io(n->out, n->outs, nb_out);
-    return err == TACHY_ERR_MISMATCH ? tachy_fail(log, err, "%s: takes or gives other numbers than float32", p.model_path) : err;
-}
-
-// Numbers of an input or output by name, the only one if `name` is NULL. Negative, logged: it is not there, or has another size.
-static int find(const struct neural *of, enum tachy_role role, const struct tachy_io *io, const struct tachy_tensor *t, int n, const char *name,
-                int64_t elements, const struct tachy_log *log)
-{
-    const char *file = of->family.file[role];
-    int at = -1;
-    for (int i = 0; i < n; i++)
-        if (!name ? n == 1 : !strcmp(io[i].name, name))
-            at = i;
-    if (at < 0)
-        return tachy_fail(log, TACHY_ERR_MISMATCH, "%s: as `%s` it needs %s%s", file, tachy_role_name(role),
-                          name ? "an input or output called " : "one input and one output", name ? name : "");
-    int64_t found = tachy_tensor_elements(&t[at]);
-    if (elements && found != elements)
-        return tachy_fail(log, TACHY_ERR_MISMATCH, "%s: as `%s` its %s should have %lld numbers, and has %lld", file, tachy_role_name(role),
-                          io[at].name, (long long)elements, (long long)found);
-    return at;
-}
-
-static int find_in(const struct neural *of, enum tachy_role role, const struct net *n, const char *name, int64_t elements,
-                   const struct tachy_log *log)
-{
-    return find(of, role, n->ins, n->in, n->nb_in, name, elements, log);
-}
-
-static int find_out(const struct neural *of, enum tachy_role role, const struct net *n, const char *name, int64_t elements,
-                    const struct tachy_log *log)
-{
-    return find(of, role, n->outs, n->out, n->nb_out, name, elements, log);
-}
-
-// The side of a square picture 1 x 3 x side x side; negative, logged.
-static int side_of(const struct neural *of, enum tachy_role role, const struct tachy_tensor *t, const struct tachy_log *log)
-{
-    bool square = t->rank == 4 && t->shape[0] == 1 && t->shape[1] == 3 && t->shape[2] == t->shape[3] && t->shape[2] <= 4096;
-    return square ? (int)t->shape[2]
-                  : tachy_fail(log, TACHY_ERR_MISMATCH, "%s: as `%s` it needs pictures of 1 x 3 x N x N", of->family.file[role],
-                               tachy_role_name(role));
-}
-
 // ---- What a network sees of a face
 
 struct seer {
-    struct net net;
+    struct family_net net;
     tachy_preprocess *preprocess;
     int side;
     int out[7];
@@ -140,7 +46,7 @@ struct seer {
 
 static void seer_close(struct seer *s)
 {
-    net_close(&s->net);
+    family_net_close(&s->net);
     tachy_preprocess_close(&s->preprocess);
 }
 
@@ -149,15 +55,15 @@ static int seer_open(struct seer *s, const struct neural *of, enum tachy_role ro
     static const char *const names[] = {"pitch", "yaw", "roll", "t", "exp", "scale", "kp"};
     static const int sizes[] = {TACHY_ANGLE_BINS, TACHY_ANGLE_BINS, TACHY_ANGLE_BINS, 3, 3 * TACHY_KEYPOINTS, 1, 3 * TACHY_KEYPOINTS};
     s->preprocess = NULL;
-    int err = net_open(&s->net, of, role, log);
+    int err = family_net_open(&s->net, &of->family, role, &of->setup, log);
     if (err == TACHY_OK)
-        err = find_in(of, role, &s->net, NULL, 0, log);
+        err = family_net_in(&s->net, NULL, 0);
     if (err >= 0)
-        err = s->side = side_of(of, role, &s->net.in[0], log);
+        err = s->side = family_net_side(&s->net, &s->net.in[0]);
     for (int i = 0; i < 7 && err >= 0 && role == TACHY_ROLE_MOTION; i++)
-        err = s->out[i] = find_out(of, role, &s->net, names[i], sizes[i], log);
+        err = s->out[i] = family_net_out(&s->net, names[i], sizes[i]);
     if (err >= 0 && role == TACHY_ROLE_APPEARANCE)
-        err = find_out(of, role, &s->net, NULL, 0, log);
+        err = family_net_out(&s->net, NULL, 0);
     return err < 0 ? err : tachy_preprocess_open(&s->preprocess, tachy_preprocess_params(
         .width = s->side, .height = s->side, .layout = TACHY_NCHW, .scale = 1 / 255.f, .log = log));
 }
@@ -223,7 +129,7 @@ static int keypoints_open(struct tachy_stage *st, const tachy_settings *s)
     st->dials = &n->dial;
     st->nb_dials = 1;
     n->drive = tachy_stage_priv(tachy_stage_before(st, "drive"));
-    int err = tachy_family_read(&n->family, card, st->task->log);
+    int err = tachy_family_read(&n->family, card, "animate", st->task->log);
     if (err == TACHY_OK)
         err = tachy_engine_setup_read(&n->setup, s);
     if (!strcmp(tachy_settings_str(s, "animation.neural_device"), "cuda")) {
@@ -355,7 +261,7 @@ struct generate {
 };
 
 struct generator {
-    struct net stitch, warp, make;
+    struct family_net stitch, warp, make;
     int feature, source, driving; // inputs of the network that warps
     int side;
 };
@@ -365,20 +271,20 @@ static struct neural *neural_of(const struct tachy_stage *st) { return tachy_sta
 static void generate_worker_close(void *worker)
 {
     struct generator *g = worker;
-    net_close(&g->stitch);
-    net_close(&g->warp);
-    net_close(&g->make);
+    family_net_close(&g->stitch);
+    family_net_close(&g->warp);
+    family_net_close(&g->make);
     free(g);
 }
 
 // The network that takes features and keypoints: the generator itself if the card names none that warps.
-static int open_warping(struct generator *g, const struct neural *n, struct net *net, enum tachy_role role, const struct tachy_log *log)
+static int open_warping(struct generator *g, const struct neural *n, struct family_net *net)
 {
-    int err = g->feature = find_in(n, role, net, "feature_3d", n->features, log);
+    int err = g->feature = family_net_in(net, "feature_3d", n->features);
     if (err >= 0)
-        err = g->source = find_in(n, role, net, "kp_source", 3 * TACHY_KEYPOINTS, log);
+        err = g->source = family_net_in(net, "kp_source", 3 * TACHY_KEYPOINTS);
     if (err >= 0)
-        err = g->driving = find_in(n, role, net, "kp_driving", 3 * TACHY_KEYPOINTS, log);
+        err = g->driving = family_net_in(net, "kp_driving", 3 * TACHY_KEYPOINTS);
     if (err < 0)
         return err;
     tachy_tensor_free(&net->in[g->feature]); // it is a portrait's
@@ -390,23 +296,23 @@ static int open_generator(struct generator *g, const struct neural *n, const str
 {
     bool stitches = n->family.file[TACHY_ROLE_STITCHING], warps = n->family.file[TACHY_ROLE_WARPING];
     g->stitch.lent = g->warp.lent = g->make.lent = -1;
-    int err = stitches ? net_open(&g->stitch, n, TACHY_ROLE_STITCHING, log) : TACHY_OK;
+    int err = stitches ? family_net_open(&g->stitch, &n->family, TACHY_ROLE_STITCHING, &n->setup, log) : TACHY_OK;
     if (err >= 0 && stitches)
-        err = find_in(n, TACHY_ROLE_STITCHING, &g->stitch, NULL, 6 * TACHY_KEYPOINTS, log);
+        err = family_net_in(&g->stitch, NULL, 6 * TACHY_KEYPOINTS);
     if (err >= 0 && stitches)
-        err = find_out(n, TACHY_ROLE_STITCHING, &g->stitch, NULL, 3 * TACHY_KEYPOINTS + 2, log);
+        err = family_net_out(&g->stitch, NULL, 3 * TACHY_KEYPOINTS + 2);
     if (err >= 0 && warps)
-        err = net_open(&g->warp, n, TACHY_ROLE_WARPING, log);
+        err = family_net_open(&g->warp, &n->family, TACHY_ROLE_WARPING, &n->setup, log);
     if (err >= 0)
-        err = net_open(&g->make, n, TACHY_ROLE_GENERATOR, log);
+        err = family_net_open(&g->make, &n->family, TACHY_ROLE_GENERATOR, &n->setup, log);
     if (err >= 0)
-        err = warps ? open_warping(g, n, &g->warp, TACHY_ROLE_WARPING, log) : open_warping(g, n, &g->make, TACHY_ROLE_GENERATOR, log);
+        err = open_warping(g, n, warps ? &g->warp : &g->make);
     if (err >= 0 && warps)
-        err = find_out(n, TACHY_ROLE_WARPING, &g->warp, NULL, 0, log);
+        err = family_net_out(&g->warp, NULL, 0);
     if (err >= 0 && warps)
-        err = find_in(n, TACHY_ROLE_GENERATOR, &g->make, NULL, tachy_tensor_elements(&g->warp.out[0]), log);
+        err = family_net_in(&g->make, NULL, tachy_tensor_elements(&g->warp.out[0]));
     if (err >= 0)
-        err = g->side = side_of(n, TACHY_ROLE_GENERATOR, &g->make.out[0], log);
+        err = g->side = family_net_side(&g->make, &g->make.out[0]);
     return err < 0 ? err : TACHY_OK;
 }
 
@@ -457,7 +363,7 @@ static int stitch(struct generator *g, const struct look *look, float at[TACHY_K
 
 static int make(struct generator *g, const struct look *look, float at[TACHY_KEYPOINTS][3])
 {
-    struct net *warp = g->warp.engine ? &g->warp : &g->make;
+    struct family_net *warp = g->warp.engine ? &g->warp : &g->make;
     int err = stitch(g, look, at);
     warp->in[g->feature].data = look->features;
     memcpy(warp->in[g->source].data, look->placed, sizeof(look->placed));

@@ -1,0 +1,78 @@
+#include "stage/family_net.h"
+
+#include <string.h>
+
+void family_net_close(struct family_net *n)
+{
+    for (int i = 0; i < n->nb_in; i++)
+        if (i != n->lent)
+            tachy_tensor_free(&n->in[i]);
+    for (int i = 0; i < n->nb_out; i++)
+        tachy_tensor_free(&n->out[i]);
+    tachy_engine_close(&n->engine);
+    *n = (struct family_net){.lent = -1};
+}
+
+static int take_io(struct tachy_tensor *t, const struct tachy_io *io, int n)
+{
+    int err = TACHY_OK;
+    for (int i = 0; i < n && err == TACHY_OK; i++) {
+        t[i] = io[i].spec;
+        for (int k = 0; k < t[i].rank; k++)
+            t[i].shape[k] = t[i].shape[k] < 0 ? 1 : t[i].shape[k];
+        err = t[i].dtype == TACHY_F32 ? tachy_tensor_alloc(&t[i]) : TACHY_ERR_MISMATCH;
+    }
+    return err;
+}
+
+int family_net_open(struct family_net *n, const struct tachy_family *f, enum tachy_role role, const struct tachy_engine_setup *setup,
+                    const struct tachy_log *log)
+{
+    *n = (struct family_net){.lent = -1, .file = f->file[role], .role = tachy_role_name(role), .log = log};
+    struct tachy_engine_params p = tachy_engine_setup_params(setup);
+    p.model_path = n->file;
+    p.settle = true;
+    p.log = log;
+    int err = tachy_engine_open(&n->engine, &p);
+    if (err < 0)
+        return err;
+    n->nb_in = tachy_engine_inputs(n->engine, &n->ins);
+    n->nb_out = tachy_engine_outputs(n->engine, &n->outs);
+    err = take_io(n->in, n->ins, n->nb_in);
+    if (err == TACHY_OK)
+        err = take_io(n->out, n->outs, n->nb_out);
+    return err == TACHY_ERR_MISMATCH ? tachy_fail(log, err, "%s: takes or gives other numbers than float32", n->file) : err;
+}
+
+static int find(const struct family_net *n, const struct tachy_io *io, const struct tachy_tensor *t, int nb, const char *name, int64_t elements)
+{
+    int at = -1;
+    for (int i = 0; i < nb; i++)
+        if (!name ? nb == 1 : !strcmp(io[i].name, name))
+            at = i;
+    if (at < 0)
+        return tachy_fail(n->log, TACHY_ERR_MISMATCH, "%s: as `%s` it needs %s%s", n->file, n->role,
+                          name ? "an input or output called " : "one input and one output", name ? name : "");
+    int64_t found = tachy_tensor_elements(&t[at]);
+    if (elements && found != elements)
+        return tachy_fail(n->log, TACHY_ERR_MISMATCH, "%s: as `%s` its %s should have %lld numbers, and has %lld", n->file, n->role,
+                          io[at].name, (long long)elements, (long long)found);
+    return at;
+}
+
+int family_net_in(const struct family_net *n, const char *name, int64_t elements)
+{
+    return find(n, n->ins, n->in, n->nb_in, name, elements);
+}
+
+int family_net_out(const struct family_net *n, const char *name, int64_t elements)
+{
+    return find(n, n->outs, n->out, n->nb_out, name, elements);
+}
+
+int family_net_side(const struct family_net *n, const struct tachy_tensor *t)
+{
+    bool square = t->rank == 4 && t->shape[0] == 1 && t->shape[1] == 3 && t->shape[2] == t->shape[3] && t->shape[2] <= 4096;
+    return square ? (int)t->shape[2]
+                  : tachy_fail(n->log, TACHY_ERR_MISMATCH, "%s: as `%s` it needs pictures of 1 x 3 x N x N", n->file, n->role);
+}
