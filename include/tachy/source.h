@@ -61,8 +61,9 @@ struct tachy_source_params {
     double camera_exposure;            // milliseconds; negative: the camera finds it; 0: it stays as it is
     bool loop;            // after its end the file is read again, from its start or `start`, without end: times go on, sound
                           // ends with the first pass. TACHY_ERR_INVAL for standard input and pipes, which end once
-    bool sound;           // the frames are pictures of the file's sound instead: TACHY_PIX_GRAY8, one row of 32 levels of
-                          // frequency bands around the frame's time (docs/source.md), at `rate` (0: 25). TACHY_ERR_FORMAT:
+    int sound;            // 1: the frames are pictures of the file's sound instead: TACHY_PIX_GRAY8, one row of 32 levels of
+                          // frequency bands around the frame's time (docs/source.md), at `rate` (0: 25). 2: 100 frames a
+                          // second, each the bytes of 13 cepstra (float) of the 25 ms that begin with it. TACHY_ERR_FORMAT:
                           // the file has no sound; TACHY_ERR_INVAL with `loop`
 };
 #define tachy_source_params(...) (&(struct tachy_source_params){__VA_ARGS__})

@@ -1,3 +1,4 @@
+#include "base/cepstrum.h"
 #include "base/sound.h"
 #include "source/file_priv.h"
 
@@ -8,7 +9,7 @@
 
 // The sound of a file as pictures (base/sound.h), at a constant rate; the sound itself goes to the side as that of a video does.
 
-enum { RATE = 16000, FOURIER = 2048, DEFAULT_FPS = 25 };
+enum { RATE = TACHY_CEPSTRUM_RATE, FOURIER = 2048, DEFAULT_FPS = 25, CEPSTRA_FPS = 100, CEPSTRA = 2 };
 
 struct sound {
     struct file file; // first: input and side are the file source's
@@ -28,6 +29,8 @@ struct sound {
     av_tx_fn fourier;
     float window[FOURIER], in[FOURIER], out[FOURIER + 2];
     int width;        // of the window, samples
+    bool cepstra;     // the frames are those
+    double cepstrum_in[TACHY_CEPSTRUM_FOURIER], cepstrum_out[2 * TACHY_CEPSTRUM_BINS];
     int edge[TACHY_SOUND_BANDS + 1]; // bins
 };
 
@@ -79,6 +82,16 @@ static int open_bands(struct sound *p, struct tachy_rational fps)
     return av_tx_init(&p->tx, &p->fourier, AV_TX_FLOAT_RDFT, 0, FOURIER, &scale, AV_TX_UNALIGNED) < 0 ? TACHY_ERR_NOMEM : TACHY_OK;
 }
 
+static int open_cepstra(struct sound *p)
+{
+    double scale = 1;
+    p->width = TACHY_CEPSTRUM_WINDOW;
+    return av_tx_init(&p->tx, &p->fourier, AV_TX_DOUBLE_RDFT, 0, TACHY_CEPSTRUM_FOURIER, &scale, AV_TX_UNALIGNED) < 0 ? TACHY_ERR_NOMEM
+                                                                                                                     : TACHY_OK;
+}
+
+static int width_of(const struct sound *p) { return p->cepstra ? TACHY_CEPSTRA * (int)sizeof(float) : TACHY_SOUND_BANDS; }
+
 static void describe(tachy_source *s, struct tachy_rational fps)
 {
     struct sound *p = sound_of(s);
@@ -91,7 +104,7 @@ static void describe(tachy_source *s, struct tachy_rational fps)
         length = TACHY_MIN(length, s->params.duration);
     }
     s->info = (struct tachy_video_info){
-        .format = TACHY_PIX_GRAY8, .width = TACHY_SOUND_BANDS, .height = 1, .time_base = {fps.den, fps.num}, .fps = fps,
+        .format = TACHY_PIX_GRAY8, .width = width_of(p), .height = 1, .time_base = {fps.den, fps.num}, .fps = fps,
         .sar = {1, 1}, .frames = (int64_t)ceil(length * rate - 1e-6), .duration = length, .stereo = TACHY_STEREO_MONO,
         .color = {.range = AVCOL_RANGE_JPEG}, .codec = p->dec->codec->name};
 }
@@ -100,6 +113,9 @@ static int sound_open(tachy_source *s)
 {
     struct sound *p = sound_of(s);
     struct tachy_rational fps = s->params.rate.num ? s->params.rate : (struct tachy_rational){DEFAULT_FPS, 1};
+    p->cepstra = s->params.sound == CEPSTRA;
+    if (p->cepstra)
+        fps = (struct tachy_rational){CEPSTRA_FPS, 1};
     if (s->params.loop)
         return tachy_fail(s->params.log, TACHY_ERR_INVAL, "%s: sound is not read again and again; leave --loop out", s->url);
     p->file.in.stop = s->params.stop;
@@ -113,7 +129,7 @@ static int sound_open(tachy_source *s)
     if (s->side)
         err = file_side_open(s);
     if (err == TACHY_OK)
-        err = open_bands(p, fps);
+        err = p->cepstra ? open_cepstra(p) : open_bands(p, fps);
     if (err == TACHY_OK)
         describe(s, fps);
     return err;
@@ -260,6 +276,30 @@ static void hear(struct sound *p, int64_t begin, uint8_t row[TACHY_SOUND_BANDS])
     }
 }
 
+static double code_at(const struct sound *p, int64_t i)
+{
+    int64_t k = i - p->at;
+    return k >= 0 && k < p->nb && isfinite(p->sample[k]) ? TACHY_CLAMP(rint((double)p->sample[k] * 32768), -32768, 32767) : 0;
+}
+
+// `begin`: number of the window's first sample; the one before it is there as well.
+static void hear_cepstrum(struct sound *p, int64_t begin, uint8_t *row)
+{
+    double power[TACHY_CEPSTRUM_BINS];
+    float cepstrum[TACHY_CEPSTRA];
+    memset(p->cepstrum_in, 0, sizeof(p->cepstrum_in));
+    for (int i = 0; i < TACHY_CEPSTRUM_WINDOW; i++)
+        if (begin + i < p->at + p->nb) // behind the end there is nothing, not a step to 0
+            p->cepstrum_in[i] = code_at(p, begin + i) - 0.97 * code_at(p, begin + i - 1);
+    p->fourier(p->tx, p->cepstrum_out, p->cepstrum_in, sizeof(double));
+    for (int i = 0; i < TACHY_CEPSTRUM_BINS; i++) {
+        double re = p->cepstrum_out[2 * i], im = p->cepstrum_out[2 * i + 1];
+        power[i] = (re * re + im * im) / TACHY_CEPSTRUM_FOURIER;
+    }
+    tachy_cepstrum(power, cepstrum);
+    memcpy(row, cepstrum, sizeof(cepstrum));
+}
+
 static int sound_read(tachy_source *s, tachy_frame **out)
 {
     struct sound *p = sound_of(s);
@@ -267,20 +307,26 @@ static int sound_read(tachy_source *s, tachy_frame **out)
     if (p->next >= p->last)
         return TACHY_ERR_EOF;
     double length = (double)RATE * fps.den / fps.num;
-    int64_t from = llrint((double)p->next * length), begin = llrint(((double)p->next + 0.5) * length) - p->width / 2;
-    drop(p, begin);
+    int64_t from = llrint((double)p->next * length);
+    int64_t begin = p->cepstra ? from : llrint(((double)p->next + 0.5) * length) - p->width / 2, keep = begin - p->cepstra;
+    drop(p, keep);
     while (!p->ended && p->at + p->nb < begin + p->width) {
         int err = read_packet(s);
         if (err < 0)
             return err;
-        drop(p, begin);
+        drop(p, keep);
     }
+    if (p->cepstra && p->next) // the last window is the first that reaches the end
+        from += TACHY_CEPSTRUM_WINDOW - RATE / CEPSTRA_FPS;
     if (p->at + p->nb <= from)
         return p->next ? TACHY_ERR_EOF : tachy_fail(s->params.log, TACHY_ERR_FORMAT, "%s: no sound could be decoded from there", s->url);
-    int err = tachy_frame_new(out, &(struct tachy_frame_params){.format = TACHY_PIX_GRAY8, .width = TACHY_SOUND_BANDS, .height = 1});
+    int err = tachy_frame_new(out, &(struct tachy_frame_params){.format = TACHY_PIX_GRAY8, .width = width_of(p), .height = 1});
     if (err < 0)
         return err;
-    hear(p, begin, tachy_frame_writable(*out, 0));
+    if (p->cepstra)
+        hear_cepstrum(p, begin, tachy_frame_writable(*out, 0));
+    else
+        hear(p, begin, tachy_frame_writable(*out, 0));
     (*out)->pts = p->next++;
     (*out)->duration = 1;
     (*out)->key = true;

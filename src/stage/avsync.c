@@ -1,6 +1,7 @@
 #include "base/output_options.h"
 #include "base/path.h"
 #include "postprocess/text.h"
+#include "stage/lips.h"
 #include "stage/stages.h"
 #include "stage/track.h"
 #include "sync/sync.h"
@@ -13,7 +14,7 @@
 #include <tachy/source.h>
 
 // Whether the mouths that track has found move as the sound says (sync/sync.h), as lines of text: one per window, and a summary
-// after the last frame. The frame after the one in hand tells that it is not the last.
+// after the last frame. Either their opening is compared, or two networks look (stage/lips.h). The frame after the one in hand tells that it is not the last.
 
 enum { WINDOW = 10 * TACHY_SYNC_RATE, HOP = TACHY_SYNC_RATE, LEAST = TACHY_SYNC_RATE };
 
@@ -22,6 +23,10 @@ static const struct tachy_option options[] = {
      .help = "write the input here with its sound where the mouth says, copied without encoding; a folder for several inputs"},
     {"avsync.confidence", "sync-conf", 0, TACHY_OPT_FLOAT, "1", .max = 1000, .group = "Sound",
      .help = "confidence from which somebody speaks, and from which --fix shifts the sound"},
+    {"avsync.network", "sync-network", 0, TACHY_OPT_STRING, .arg = "CARD", .group = "Sound",
+     .help = "card of two networks that compare lips and sound, as SyncNet (docs/avsync.md)"},
+    {"avsync.frames", "sync-frames", 0, TACHY_OPT_INT, "15", .min = 1, .max = TACHY_LIPS_LAGS, .group = "Sound",
+     .help = "with --sync-network: how many pictures of 25 a second the sound may be early or late"},
     {0},
 };
 
@@ -30,7 +35,10 @@ struct verdict {
     struct tachy_sync_peak peak;
 };
 
+struct form;
 struct avsync {
+    const struct form *form;
+    struct lips_params lips;
     bool json, csv;
     double tick, least; // seconds; confidence
     double from;        // where reading starts, seconds
@@ -49,9 +57,11 @@ struct face {
     int nb, room;
     int64_t windows; // that it was seen in
     double sum[TACHY_SYNC_CURVE];
+    struct lips_face lips;
 };
 
 struct state {
+    struct lips *lips; // NULL: openings are compared
     bool begun;
     struct face *face;
     int nb_faces;
@@ -73,6 +83,16 @@ struct match {
     bool summary;
 };
 
+// How mouths and sound are compared.
+struct form {
+    const char *fit; // key and column of how well they fit
+    int (*see)(struct state *s, struct face *f, const tachy_frame *in, const struct tachy_region *r, double from, double to);
+    int (*window)(const struct avsync *a, struct state *s, int n, struct match *m); // in the n values from s->first on
+    void (*all)(const struct state *s, double end, struct match *m);
+    void (*forget)(const struct state *s, struct face *f); // what lies before the next window
+};
+static const struct form openings, networks;
+
 static int open(struct tachy_stage *st, const tachy_settings *s)
 {
     struct avsync *a = tachy_stage_priv(st);
@@ -87,7 +107,11 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
     a->overwrite = tachy_settings_bool(s, "output.overwrite");
     a->fix = fix ? strdup(fix) : NULL;
     st->ahead = 1;
-    return fix && !a->fix ? TACHY_ERR_NOMEM : TACHY_OK;
+    int err = fix && !a->fix ? TACHY_ERR_NOMEM : lips_read(&a->lips, st, s);
+    a->form = a->lips.family.name ? &networks : &openings;
+    if (a->form == &networks)
+        st->flags |= TACHY_STAGE_READS | TACHY_STAGE_MODEL;
+    return err;
 }
 
 static void close(struct tachy_stage *st)
@@ -98,21 +122,22 @@ static void close(struct tachy_stage *st)
     free(a->verdict);
     free(a->fix);
     tachy_heard_close(&a->heard);
+    lips_free(&a->lips);
     pthread_mutex_destroy(&a->lock);
 }
 
 // The whole sound, which a source of its own reads.
-static int listen(struct tachy_heard *h, tachy_source *source)
+static int listen(struct avsync *a, tachy_source *source)
 {
     tachy_frame *f;
     int err;
     while ((err = tachy_source_read(source, &f)) == TACHY_OK) {
-        err = tachy_heard_add(h, f->data[0]);
+        err = a->form == &networks ? lips_hear(&a->lips, f->data[0]) : tachy_heard_add(&a->heard, f->data[0]);
         tachy_frame_unref(&f);
         if (err < 0)
             return err;
     }
-    return err == TACHY_ERR_EOF ? tachy_heard_end(h) : err;
+    return err == TACHY_ERR_EOF ? tachy_heard_end(&a->heard) : err;
 }
 
 static int hear(struct tachy_stage *st)
@@ -122,14 +147,15 @@ static int hear(struct tachy_stage *st)
     struct stat file;
     tachy_source *source = NULL;
     tachy_heard_close(&a->heard);
+    a->lips.nb = 0;
     if (!input || stat(tachy_path_local(input), &file) < 0 || !S_ISREG(file.st_mode))
         return tachy_fail(st->task->log, TACHY_ERR_UNSUPPORTED, "avsync: %s is no file, and its sound is read besides its pictures; save "
                           "it to a file first", input ? input : "the input");
-    int err = tachy_source_open(&source, tachy_source_params(.url = input, .sound = true,
+    int err = tachy_source_open(&source, tachy_source_params(.url = input, .sound = a->form == &networks ? 2 : 1,
                                                              .start = a->from, .rate = {TACHY_SYNC_RATE, 1},
                                                              .log = st->task->log));
     if (err == TACHY_OK)
-        err = listen(&a->heard, source);
+        err = listen(a, source);
     tachy_source_close(&source);
     return err;
 }
@@ -147,6 +173,8 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
     struct avsync *a = tachy_stage_priv(st);
     a->tick = (double)video->time_base.num / video->time_base.den;
+    a->lips.rotation = video->rotation;
+    a->lips.flip = video->flipped;
     char *fixed = a->fix && *a->fix && st->task->input ? fixed_name(a, st->task->input) : NULL;
     int err = fixed ? tachy_check_free(fixed, a->overwrite, "--fix FILE", st->task->log) : TACHY_OK;
     tachy_free(fixed);
@@ -157,17 +185,27 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
 
 static int state_open(struct tachy_stage *st, void **state)
 {
-    *state = calloc(1, sizeof(struct state));
-    return *state ? TACHY_OK : TACHY_ERR_NOMEM;
+    const struct avsync *a = tachy_stage_priv(st);
+    struct state *s = *state = calloc(1, sizeof(struct state));
+    int err = !s ? TACHY_ERR_NOMEM : a->form == &networks ? lips_open(&s->lips, &a->lips) : TACHY_OK;
+    if (err < 0) {
+        free(s);
+        *state = NULL;
+    }
+    return err;
 }
 
 static void state_close(void *state)
 {
     struct state *s = state;
-    for (int i = 0; s && i < s->nb_faces; i++)
+    for (int i = 0; s && i < s->nb_faces; i++) {
         free(s->face[i].mouth);
-    if (s)
+        lips_face_close(&s->face[i].lips);
+    }
+    if (s) {
+        lips_close(&s->lips);
         free(s->face);
+    }
     free(s);
 }
 
@@ -198,10 +236,10 @@ static float opening(const struct tachy_point *p)
     return eyes > 0 ? (float)(gap / eyes) : 0;
 }
 
-static int see(struct state *s, const struct tachy_region *r, double time)
+static int see_opening(struct state *s, struct face *f, const tachy_frame *in, const struct tachy_region *r, double from, double to)
 {
-    struct face *f = face_of(s, r->track);
-    if (f && f->nb == f->room) {
+    double time = (from + to) / 2; // the middle of when it is shown
+    if (f->nb == f->room) {
         int room = TACHY_MAX(512, 2 * f->room);
         struct tachy_mouth *grown = realloc(f->mouth, (size_t)room * sizeof(*grown));
         if (!grown)
@@ -209,31 +247,33 @@ static int see(struct state *s, const struct tachy_region *r, double time)
         f->mouth = grown;
         f->room = room;
     }
-    if (!f)
-        return TACHY_ERR_NOMEM;
     if (!f->nb || f->mouth[f->nb - 1].time < time)
         f->mouth[f->nb++] = (struct tachy_mouth){time, opening(r->points)};
     return TACHY_OK;
 }
 
-// What lies a frame or more before the next window goes.
-static void forget(struct state *s)
+// A frame before the next window is needed as well.
+static void forget_openings(const struct state *s, struct face *f)
 {
     double from = (double)s->first / TACHY_SYNC_RATE - 1;
-    for (int i = 0; i < s->nb_faces; i++) {
-        struct face *f = &s->face[i];
-        int old = 0;
-        while (old < f->nb && f->mouth[old].time < from)
-            old++;
-        f->nb -= old;
-        memmove(f->mouth, f->mouth + old, (size_t)f->nb * sizeof(*f->mouth));
-    }
+    int old = 0;
+    while (old < f->nb && f->mouth[old].time < from)
+        old++;
+    f->nb -= old;
+    memmove(f->mouth, f->mouth + old, (size_t)f->nb * sizeof(*f->mouth));
 }
+
+static int see_lips(struct state *s, struct face *f, const tachy_frame *in, const struct tachy_region *r, double from, double to)
+{
+    return lips_see(s->lips, &f->lips, in, r, from, to);
+}
+
+static void forget_lips(const struct state *s, struct face *f) { lips_forget(&f->lips, s->first); }
 
 // ---- Windows
 
 // The face whose mouth fits best in the n values from s->first on.
-static int match_window(const struct avsync *a, struct state *s, int n, struct match *m)
+static int match_openings(const struct avsync *a, struct state *s, int n, struct match *m)
 {
     float mouth[WINDOW];
     double curve[TACHY_SYNC_CURVE], best[TACHY_SYNC_CURVE] = {0};
@@ -264,7 +304,7 @@ static int match_window(const struct avsync *a, struct state *s, int n, struct m
 }
 
 // All windows together: the offset of their best faces' curves, and the face that fits best there.
-static void match_all(const struct state *s, double end, struct match *m)
+static void match_all_openings(const struct state *s, double end, struct match *m)
 {
     double mean[TACHY_SYNC_CURVE], best = -1;
     *m = (struct match){.from = s->start, .to = end, .summary = true};
@@ -280,26 +320,59 @@ static void match_all(const struct state *s, double end, struct match *m)
         }
 }
 
+// A face whose lips fit better than those of `m` is the one.
+static void take_best(struct match *m, const struct face *f, struct tachy_sync_peak peak)
+{
+    if (m->face && peak.confidence <= m->peak.confidence)
+        return;
+    m->face = f;
+    m->peak = peak;
+}
+
+static int match_lips(const struct avsync *a, struct state *s, int n, struct match *m)
+{
+    struct tachy_sync_peak peak;
+    *m = (struct match){.from = (double)s->first / TACHY_SYNC_RATE, .to = (double)(s->first + n) / TACHY_SYNC_RATE};
+    for (int i = 0; i < s->nb_faces; i++)
+        if (lips_window(s->lips, &s->face[i].lips, s->first, n, &peak))
+            take_best(m, &s->face[i], peak);
+    s->windows += m->face != NULL;
+    return TACHY_OK;
+}
+
+static void match_all_lips(const struct state *s, double end, struct match *m)
+{
+    struct tachy_sync_peak peak;
+    *m = (struct match){.from = s->start, .to = end, .summary = true};
+    for (int i = 0; i < s->nb_faces; i++)
+        if (lips_all(s->lips, &s->face[i].lips, &peak))
+            take_best(m, &s->face[i], peak);
+}
+
+static const struct form openings = {"correlation", see_opening, match_openings, match_all_openings, forget_openings};
+static const struct form networks = {"distance", see_lips, match_lips, match_all_lips, forget_lips};
+
 // ---- Text
 
-static void add_json(struct tachy_text *t, const struct match *m, bool speaks, int64_t windows)
+static void add_json(const struct avsync *a, struct tachy_text *t, const struct match *m, bool speaks, int64_t windows)
 {
     tachy_text_add(t, "%s{\"kind\":\"%s\",\"from\":%.2f,\"to\":%.2f", t->len ? "\n" : "", m->summary ? "summary" : "window", m->from, m->to);
     if (m->face)
-        tachy_text_add(t, ",\"offset_ms\":%.1f,\"correlation\":%.4f,\"confidence\":%.3f,\"face\":%d", m->peak.offset_ms,
-                       m->peak.correlation, m->peak.confidence, m->face->track);
+        tachy_text_add(t, ",\"offset_ms\":%.1f,\"%s\":%.4f,\"confidence\":%.3f,\"face\":%d", m->peak.offset_ms,
+                       a->form->fit, m->peak.fit, m->peak.confidence, m->face->track);
     if (m->summary)
         tachy_text_add(t, ",\"windows\":%lld", (long long)windows);
     tachy_text_add(t, ",\"speaks\":%s}", speaks ? "true" : "false");
 }
 
 static const char columns[] = "kind,from,to,offset_ms,correlation,confidence,face,speaks\n";
+static const char lips_columns[] = "kind,from,to,offset_ms,distance,confidence,face,speaks\n";
 
 static void add_csv(struct tachy_text *t, const struct match *m, bool speaks)
 {
     tachy_text_add(t, "%s,%.2f,%.2f,", m->summary ? "summary" : "window", m->from, m->to);
     if (m->face)
-        tachy_text_add(t, "%.1f,%.4f,%.3f,%d,%d\n", m->peak.offset_ms, m->peak.correlation, m->peak.confidence, m->face->track, speaks);
+        tachy_text_add(t, "%.1f,%.4f,%.3f,%d,%d\n", m->peak.offset_ms, m->peak.fit, m->peak.confidence, m->face->track, speaks);
     else
         tachy_text_add(t, ",,,,0\n");
 }
@@ -314,7 +387,7 @@ static void add_match(const struct avsync *a, struct tachy_item *item, struct te
     }
     tachy_item_set_value(item, "speaks", speaks);
     if (a->json)
-        add_json(&t->json, m, speaks, s->windows);
+        add_json(a, &t->json, m, speaks, s->windows);
     if (a->csv)
         add_csv(&t->csv, m, speaks);
 }
@@ -368,13 +441,13 @@ static int end_stream(struct tachy_stage *st, struct state *s, struct tachy_item
     int n = (int)(end * TACHY_SYNC_RATE) - s->first, err = TACHY_OK;
     struct match m;
     if (!s->windows && n >= LEAST) {
-        err = match_window(a, s, TACHY_MIN(n, WINDOW), &m);
+        err = a->form->window(a, s, TACHY_MIN(n, WINDOW), &m);
         if (err == TACHY_OK)
             add_match(a, item, t, s, &m);
     }
     if (err < 0)
         return err;
-    match_all(s, end, &m);
+    a->form->all(s, end, &m);
     add_match(a, item, t, s, &m);
     tell(st, &m);
     return keep_verdict(st, &m);
@@ -385,8 +458,10 @@ static void begin(struct state *s, double time, bool anew)
     if (!s->begun)
         s->start = time;
     if (!s->begun || anew) {
-        for (int i = 0; i < s->nb_faces; i++)
+        for (int i = 0; i < s->nb_faces; i++) {
             s->face[i].nb = 0;
+            s->face[i].lips.nb = s->face[i].lips.seen = 0;
+        }
         s->first = (int)TACHY_CLAMP(time * TACHY_SYNC_RATE, 0, INT32_MAX / 2);
     }
     s->begun = true;
@@ -397,19 +472,23 @@ static int take(struct tachy_stage *st, struct state *s, struct tachy_item *item
     const struct avsync *a = tachy_stage_priv(st);
     const tachy_frame *head = tachy_item_head(item);
     double shown = TACHY_CLAMP((double)head->duration * a->tick, 0, 1);
-    double time = (double)head->pts * a->tick + shown / 2; // the middle of when it is shown
+    double from = (double)head->pts * a->tick, time = from + shown / 2;
     int err = TACHY_OK;
     struct match m;
-    begin(s, time - shown / 2, item->anew);
-    for (int i = 0; i < item->result.nb_regions && err == TACHY_OK; i++)
-        if (item->result.regions[i].nb_points >= TACHY_FACE_SKIN)
-            err = see(s, &item->result.regions[i], time);
+    begin(s, from, item->anew);
+    for (int i = 0; i < item->result.nb_regions && err == TACHY_OK; i++) {
+        const struct tachy_region *r = &item->result.regions[i];
+        struct face *f = r->nb_points >= TACHY_FACE_SKIN ? face_of(s, r->track) : NULL;
+        if (r->nb_points >= TACHY_FACE_SKIN)
+            err = f ? a->form->see(s, f, item->in, r, from, from + shown) : TACHY_ERR_NOMEM;
+    }
     while (err == TACHY_OK && time * TACHY_SYNC_RATE >= s->first + WINDOW && time < 1e7) {
-        err = match_window(a, s, WINDOW, &m);
+        err = a->form->window(a, s, WINDOW, &m);
         if (err == TACHY_OK)
             add_match(a, item, t, s, &m);
         s->first += HOP;
-        forget(s);
+        for (int i = 0; i < s->nb_faces; i++)
+            a->form->forget(s, &s->face[i]);
     }
     return err == TACHY_OK && last ? end_stream(st, s, item, t, time + shown / 2) : err;
 }
@@ -431,7 +510,7 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
         err[0] = TACHY_ERR_NOMEM;
     item->result.json = a->json ? t->json.p : NULL;
     item->result.csv = a->csv ? t->csv.p : NULL;
-    item->result.csv_columns = a->csv ? columns : NULL;
+    item->result.csv_columns = !a->csv ? NULL : a->form == &networks ? lips_columns : columns;
 }
 
 static void item_close(void *item)

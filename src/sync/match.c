@@ -61,12 +61,12 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(const double v[TACHY_SYNC_CURVE])
+double tachy_sync_median(const double *v, int n)
 {
     double sorted[TACHY_SYNC_CURVE];
-    memcpy(sorted, v, sizeof(sorted));
-    qsort(sorted, TACHY_SYNC_CURVE, sizeof(*sorted), compare);
-    return sorted[TACHY_SYNC_CURVE / 2];
+    memcpy(sorted, v, (size_t)n * sizeof(*v));
+    qsort(sorted, (size_t)n, sizeof(*sorted), compare);
+    return sorted[n / 2];
 }
 
 struct tachy_sync_peak tachy_sync_peak(const double curve[TACHY_SYNC_CURVE], double seconds)
@@ -82,7 +82,7 @@ struct tachy_sync_peak tachy_sync_peak(const double curve[TACHY_SYNC_CURVE], dou
     }
     return (struct tachy_sync_peak){
         .offset_ms = (at - TACHY_SYNC_LAGS + TACHY_CLAMP(shift, -0.5, 0.5)) * 1000 / TACHY_SYNC_RATE,
-        .correlation = curve[at],
-        .confidence = (curve[at] - median(curve)) * sqrt(seconds),
+        .fit = curve[at],
+        .confidence = (curve[at] - tachy_sync_median(curve, TACHY_SYNC_CURVE)) * sqrt(seconds),
     };
 }

@@ -44,9 +44,26 @@ void tachy_sync_curve(const struct tachy_heard *h, const float *mouth, int first
 // The peak of a curve.
 struct tachy_sync_peak {
     double offset_ms;   // the sound is so much later than the picture
-    double correlation; // there
+    double fit;         // the correlation there; of lips, the distance
     double confidence;  // height over the curve's median, times the root of the seconds: those of signals that have nothing to
                         // do with each other become lower with that root (Bartlett 1946)
 };
+// The middle one of n values, an odd number.
+double tachy_sync_median(const double *v, int n);
 // `seconds`: of the mouth.
 struct tachy_sync_peak tachy_sync_peak(const double curve[TACHY_SYNC_CURVE], double seconds);
+
+// By two networks (stage/lips.h). Pictures i..i + 4 of TACHY_LIPS_RATE a second are beside cepstra 4i..4i + 19 of TACHY_SYNC_RATE.
+enum {
+    TACHY_LIPS_RATE = 25,
+    TACHY_LIPS_FRAMES = 5,
+    TACHY_LIPS_STEP = TACHY_SYNC_RATE / TACHY_LIPS_RATE,
+    TACHY_LIPS_CEPSTRA = TACHY_LIPS_FRAMES * TACHY_LIPS_STEP,
+    TACHY_LIPS_LAGS = 50, // furthest lag that can be asked for, to either side, pictures
+    TACHY_LIPS_CURVE = 2 * TACHY_LIPS_LAGS + 1,
+};
+// The Euclidean distance of two vectors of n numbers. `sound` NULL: of zeros.
+float tachy_lips_distance(const float *lips, const float *sound, int n);
+// sum[i]: of so many rows, the distance to the sound that is `i - lags` pictures later. The offset is a whole number of pictures,
+// `confidence` the median less the minimum.
+struct tachy_sync_peak tachy_lips_peak(const double *sum, int lags, int64_t rows);

@@ -21,6 +21,7 @@ static const struct tachy_example examples[] = {
     {"tachy avsync talk.mp4", "says how late the sound is, and writes talk.avsync.jsonl: a line per window of 10 s"},
     {"tachy avsync talk.mp4 --fix fixed.mp4 -f null -", "talk.mp4 with its sound where the mouth says"},
     {"tachy avsync clips/ -o offsets/ --fix fixed/", "the same of each file of a folder"},
+    {"tachy avsync talk.mp4 --sync-network syncnet.json", "two networks compare lips and sound; their card names the files"},
     {0},
 };
 

@@ -1,8 +1,13 @@
 """tachy avsync: offsets and correlations against NumPy's, known shifts, another's sound, a corrected file, inputs without sound or face."""
 import csv
 import json
+import subprocess
 
+import cv2
 import numpy as np
+import onnxruntime
+import scipy.fft
+import sync_networks
 
 import common
 from common import ffmpeg, ffprobe, run
@@ -132,6 +137,147 @@ class Avsync(common.Case):
         self.assertEqual(p.returncode, 1)
         self.assertFalse((self.tmp / "x.jsonl").exists())
         return p
+
+
+def mfcc(x):
+    """As python_speech_features computes it by default, of codes of 16 bits at 16 kHz."""
+    x = np.append(x[0], x[1:] - 0.97 * x[:-1])
+    n = 1 + max(0, int(np.ceil((len(x) - 400) / 160)))
+    x = np.append(x, np.zeros(400 + 160 * n))
+    power = np.abs(np.fft.rfft(np.stack([x[160 * i:160 * i + 400] for i in range(n)]), 512)) ** 2 / 512
+    mel = np.linspace(0, 2595 * np.log10(1 + 8000 / 700), 28)
+    edge = np.floor(513 * 700 * (10 ** (mel / 2595) - 1) / 16000).astype(int)
+    bank = np.zeros((26, 257))
+    for j, (a, b, c) in enumerate(zip(edge, edge[1:], edge[2:], strict=False)):
+        bank[j, a:b] = (np.arange(a, b) - a) / (b - a)
+        bank[j, b:c] = (c - np.arange(b, c)) / (c - b)
+    eps = np.finfo(float).eps
+    out = scipy.fft.dct(np.log(np.maximum(power @ bank.T, eps)), type=2, axis=1, norm="ortho")[:, :13]
+    out *= 1 + 11 * np.sin(np.pi * np.arange(13) / 22)
+    out[:, 0] = np.log(np.maximum(power.sum(1), eps))
+    return out
+
+
+class Networks(common.Case):
+    """Two generated networks of SyncNet's signature, beside a loop over ONNX Runtime's own package as syncnet_python's."""
+
+    SIDE, LAGS = 224, 15
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        common.models("face", "face-mesh")
+
+    def setUp(self):
+        super().setUp()
+        self.card = sync_networks.make(self.tmp, self.SIDE)
+
+    def write(self, name, sound, n=280):
+        """A face that moves and flickers."""
+        wall, frames = cv2.imread(str(common.DEPS / "media" / "astronaut.png")), []
+        for i in range(n):
+            x, y = 60 + 30 * np.sin(i / 7), 10 + 10 * np.cos(i / 5)
+            f = wall[int(y):int(y) + 320, int(x):int(x) + 320] * (0.75 + 0.25 * np.sin(i / 3) * np.cos(i / 11))
+            frames.append(np.uint8(f))
+        clip = self.tmp / name
+        sound.astype("<i2").tofile(self.tmp / "sound")
+        subprocess.run(["ffmpeg", "-v", "error", "-y", "-f", "rawvideo", "-pix_fmt", "bgr24", "-s", "320x320", "-r", "25", "-i", "-", "-f", "s16le",
+                        "-ar", "16000", "-ac", "1", "-i", str(self.tmp / "sound"), "-c:v", "ffv1", "-pix_fmt", "bgr0", "-c:a", "pcm_s16le", str(clip)],
+                       input=b"".join(f.tobytes() for f in frames), check=True)
+        return clip, frames
+
+    @staticmethod
+    def sound(n=280):
+        """Noise as loud as the face is bright."""
+        i = np.arange(640 * n) / 640 - 0.5
+        return np.random.default_rng(5).normal(size=len(i)) * 800 * np.exp(1.2 * np.sin(i / 3) * np.cos(i / 11))
+
+    def crop(self, frame, points):
+        """What run_pipeline.py cuts out: 0.4 of half the box further to each side, twice that down; linear, and the edge goes on."""
+        lo, hi = points[:, :2].min(0), points[:, :2].max(0)
+        half, middle = (hi - lo).max() / 2, (lo + hi) / 2
+        step = 2 * half * 1.4 / self.SIDE
+        self.assertLess(step, 1)
+        at = [(np.arange(self.SIDE) + 0.5) * step + begin - 0.5 for begin in (middle[1] - half, middle[0] - half * 1.4)]
+        for axis, v in enumerate(at):
+            v = np.clip(v, 0, frame.shape[axis] - 1)
+            i = np.minimum(v.astype(int), frame.shape[axis] - 2)
+            share = (v - i).reshape((-1, 1, 1) if axis == 0 else (1, -1, 1))
+            frame = np.take(frame, i, axis) * (1 - share) + np.take(frame, i + 1, axis) * share
+        return frame
+
+    def distances(self, clip, frames, sound):
+        """Row by row, of the sound 15 pictures earlier to that 15 later."""
+        run("track", "--max-faces", "4", clip, "--no-smoothing", "-o", self.tmp / "track.jsonl", "-y")
+        faces = [json.loads(line)["regions"][0]["points"] for line in (self.tmp / "track.jsonl").read_text().splitlines()]
+        crops = np.float32([self.crop(f.astype(float), np.array(p)) for f, p in zip(frames, faces, strict=True)]).transpose(3, 0, 1, 2)
+        lips, voice = (onnxruntime.InferenceSession(str(self.tmp / f"sync-{n}.onnx")) for n in ("lips", "sound"))
+        cepstra = mfcc(np.trunc(sound)).T
+        n = min(len(frames), len(sound) // 640) - 5
+        a = [lips.run(None, {"lips": crops[None, :, i:i + 5]})[0][0] for i in range(n)]
+        b = [voice.run(None, {"sound": np.float32(cepstra[None, None, :, 4 * i:4 * i + 20])})[0][0] for i in range(n)]
+        b = [np.zeros(1024)] * self.LAGS + b + [np.zeros(1024)] * self.LAGS
+        return np.array([[np.linalg.norm(a[i] - b[i + k] + 1e-6) for k in range(2 * self.LAGS + 1)] for i in range(n)])
+
+    def lines(self, clip, *args):
+        run("avsync", "--sync-network", self.card, clip, "-o", self.tmp / "out.jsonl", "-y", *args)
+        return [json.loads(line) for line in (self.tmp / "out.jsonl").read_text().splitlines()]
+
+    def same(self, line, rows):
+        mean = rows.mean(0)
+        self.assertEqual(line["offset_ms"], 40 * (int(np.argmin(mean)) - self.LAGS))
+        self.assertLess(abs(line["distance"] / mean.min() - 1), 1e-3)
+        want = np.median(mean) - mean.min()
+        self.assertLess(abs(line["confidence"] - want), 1e-3 * want + 5e-4)
+
+    def test_as_python_does(self):
+        sound = self.sound()
+        for n, late, windows in ((280, 0, (0, 25)), (75, 3200, (0,))):
+            heard = np.concatenate([np.zeros(late), sound])[:640 * n]
+            clip, frames = self.write("a.mkv", heard, n)
+            rows, got = self.distances(clip, frames, heard), self.lines(clip)
+            self.assertEqual([x["kind"] for x in got], ["window"] * len(windows) + ["summary"])
+            for at, line in zip(windows, got, strict=False):
+                self.same(line, rows[at:at + 246])
+            self.same(got[-1], rows)
+            self.assertEqual(got[-1]["offset_ms"], late / 16)
+            self.assertGreater(got[-1]["confidence"], 1)
+
+    def test_other_rates(self):
+        """Twice as many frames, each shown for half as long, are the same pictures."""
+        clip, _ = self.write("a.mkv", self.sound(75), 75)
+        ffmpeg("-i", clip, "-vf", "fps=50", "-c:v", "ffv1", "-c:a", "copy", self.tmp / "fast.mkv")
+        a, b = self.lines(clip), self.lines(self.tmp / "fast.mkv")
+        self.assertEqual(a[-1]["offset_ms"], b[-1]["offset_ms"])
+        self.assertLess(abs(a[-1]["distance"] - b[-1]["distance"]), 0.02 * a[-1]["distance"])
+        run("avsync", "--sync-network", self.card, clip, "-o", self.tmp / "out.csv", "--sync-frames", "4")
+        rows = list(csv.DictReader((self.tmp / "out.csv").read_text().splitlines()))
+        self.assertLessEqual(abs(float(rows[-1]["offset_ms"])), 160)
+        self.assertGreater(float(rows[-1]["distance"]), 0)
+
+    def test_curate(self):
+        """The networks see the frames that curate decodes for all tasks."""
+        clip, _ = self.write("a.mkv", self.sound(75), 75)
+        want = self.lines(clip)[-1]
+        run("curate", clip, "--tasks", "avsync", "--avsync.network", self.card, "-o", f"{self.tmp}/curated/")
+        frames = [json.loads(line) for line in (self.tmp / "curated" / "results.jsonl").read_text().splitlines()]
+        self.assertAlmostEqual(frames[-1]["avsync"]["values"]["confidence"], want["confidence"], 2)
+
+    def test_refused(self):
+        clip, _ = self.write("a.mkv", self.sound(30), 30)
+        card = json.loads(self.card.read_text())
+
+        def fails(words, **change):
+            self.card.write_text(json.dumps({**card, **change}))
+            p = run("avsync", "--sync-network", self.card, clip, "-o", self.tmp / "x.jsonl", "-y", check=False)
+            self.assertNotEqual(p.returncode, 0)
+            self.assertIn(words, p.stderr)
+        fails("networks.sound", networks={"lips": "sync-lips.onnx"})
+        fails("nothere.onnx", networks={**card["networks"], "sound": "nothere.onnx"})
+        fails("should have 260 numbers", networks={"lips": "sync-lips.onnx", "sound": "sync-lips.onnx"})
+        fails("1 x 3 x 5 x N x N", networks={"lips": "sync-sound.onnx", "sound": "sync-sound.onnx"})
+        fails("task", task="animate")
+        fails("white", white=0)
 
 
 def packets(clip):
