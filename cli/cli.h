@@ -76,9 +76,10 @@ int cli_write_json(const struct cli *c, json_t *value);
 // Unless `err` is a failure: writes `json` as cli_write_json() does, and prints `text` unless standard output is taken or
 // --quiet was given. Frees both. Returns `err`, or what went wrong here.
 int cli_report(const struct cli *c, int err, char *json, char *text);
-// Whether `file` (may be NULL or "-") is not there yet, or may be replaced. The sentence is left for message_failed().
+// Whether `file` (may be NULL or "-") could be written: it is not there yet, or may be replaced. The sentence is left for
+// message_failed().
 int cli_check_free(const struct cli *c, const char *file);
-// The same of the file of run.json, and whether it could be written.
+// The same of the file of run.json.
 int cli_check_json(const struct cli *c);
 
 // The first argument of some verbs says what to do. Of the functions one or two are there.

@@ -141,6 +141,9 @@ int profile_check_files(struct cli *c, const char *input, const char *output, bo
             message_error("%s already exists; use -y to overwrite it, or name another file", file);
             return TACHY_ERR_EXISTS;
         }
+        int err = file ? check_writable(file) : TACHY_OK;
+        if (err < 0)
+            return err;
     }
     c->profile_ready = true;
     return TACHY_OK;

@@ -92,6 +92,8 @@ static int run_report(struct cli *c)
         return message_usage("an entry of the history is about two results: tachy report --log TEXT BEFORE AFTER -o FILE.md");
     if (!c->n_args)
         return message_usage("name the results: tachy report FILE... -o report.html");
+    if (!words && *ending(file) && !strcmp(format_of(c, file), "html") && strcmp(ending(file), "html") && !tachy_settings_str(c->settings, "report.format"))
+        return message_usage("%s: end the name in .html, .md, .json or .csv, or give --format", file);
     int err = words ? TACHY_OK : cli_check_free(c, file);
     if (err == TACHY_OK && words)
         err = add_entry(c, words, file);
@@ -132,6 +134,8 @@ static int run_plot(struct cli *c)
     char *svg = NULL;
     if (!c->n_args || !kind)
         return message_usage("name the results and the plot: tachy plot FILE... --kind latency -o x.svg");
+    if (file && strcmp(file, "-") && strcmp(ending(file), "svg") && strcmp(ending(file), "png"))
+        return message_usage("%s: a plot is .svg or .png", file);
     int err = cli_check_free(c, file);
     if (err == TACHY_OK)
         err = tachy_report_plot(&svg, tachy_report_params(.files = c->args, .nb_files = c->n_args, .plot = kind, .log = &c->log));

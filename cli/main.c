@@ -165,18 +165,15 @@ int cli_report(const struct cli *c, int err, char *json, char *text)
 int cli_check_free(const struct cli *c, const char *file)
 {
     struct stat st;
-    if (!file || !strcmp(file, "-") || tachy_settings_bool(c->settings, "output.overwrite") || stat(file, &st) < 0 || !S_ISREG(st.st_mode))
+    if (!file || !strcmp(file, "-"))
         return TACHY_OK;
+    if (tachy_settings_bool(c->settings, "output.overwrite") || stat(file, &st) < 0 || !S_ISREG(st.st_mode))
+        return check_writable(file);
     message_error("%s already exists; use -y to overwrite it, or give another name", file);
     return TACHY_ERR_EXISTS;
 }
 
-int cli_check_json(const struct cli *c)
-{
-    const char *file = tachy_settings_str(c->settings, "run.json");
-    int err = cli_check_free(c, file);
-    return err == TACHY_OK && file && strcmp(file, "-") ? check_writable(file) : err;
-}
+int cli_check_json(const struct cli *c) { return cli_check_free(c, tachy_settings_str(c->settings, "run.json")); }
 
 static int run_names(struct cli *c, const struct word *w)
 {

@@ -205,9 +205,16 @@ error:
 
 int tachy_check_free(const char *path, bool overwrite, const char *option, const struct tachy_log *log)
 {
-    if (overwrite || access(path, F_OK) != 0)
-        return TACHY_OK;
-    return tachy_fail(log, TACHY_ERR_EXISTS, "%s already exists; use -y to overwrite it, or give another %s", path, option);
+    const char *slash = strrchr(path, '/');
+    char *folder = tachy_asprintf("%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    int err = !folder ? TACHY_ERR_NOMEM : TACHY_OK;
+    if (folder && access(folder, W_OK | X_OK) < 0)
+        err = tachy_fail(log, tachy_err_from_errno(errno), "%s: the folder %s cannot be used: %s; create it or give another %s", path, folder,
+                         strerror(errno), option);
+    else if (folder && !overwrite && access(path, F_OK) == 0)
+        err = tachy_fail(log, TACHY_ERR_EXISTS, "%s already exists; use -y to overwrite it, or give another %s", path, option);
+    tachy_free(folder);
+    return err;
 }
 
 int tachy_write_file(const char *path, const void *data, size_t size, const struct tachy_log *log)

@@ -60,7 +60,8 @@ int tachy_make_folders(const char *path, const struct tachy_log *log);
 // tachy_free().
 int tachy_read_file(const char *path, size_t limit, char **data, size_t *size,
                     const struct tachy_log *log);
-// Refuses a file that is there, unless it is to be overwritten; `option` names another one: "--embeddings FILE".
+// Refuses a file that is there, unless it is to be overwritten, and one whose folder is not; `option` names another one:
+// "--embeddings FILE".
 int tachy_check_free(const char *path, bool overwrite, const char *option, const struct tachy_log *log);
 // Writes beside the name and renames: a reader sees the old or the new file, whole.
 int tachy_write_file(const char *path, const void *data, size_t size, const struct tachy_log *log);

@@ -176,7 +176,10 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
     a->lips.rotation = video->rotation;
     a->lips.flip = video->flipped;
     char *fixed = a->fix && *a->fix && st->task->input ? fixed_name(a, st->task->input) : NULL;
-    int err = fixed ? tachy_check_free(fixed, a->overwrite, "--fix FILE", st->task->log) : TACHY_OK;
+    bool folder = fixed && a->fix[strlen(a->fix) - 1] == '/';
+    int err = folder ? tachy_make_folders(a->fix, st->task->log) : TACHY_OK;
+    if (err == TACHY_OK && fixed)
+        err = tachy_check_free(fixed, a->overwrite, "--fix FILE", st->task->log);
     tachy_free(fixed);
     return err < 0 ? err : hear(st);
 }

@@ -60,8 +60,11 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
         .log = st->task->log,
     };
     char *list = people ? tachy_asprintf("%s/faces.csv", people) : NULL;
-    int err = !people ? TACHY_OK : !list ? TACHY_ERR_NOMEM
-                                : tachy_check_free(list, tachy_settings_bool(s, "output.overwrite"), "--people FOLDER", st->task->log);
+    int err = people ? tachy_make_folders(people, st->task->log) : TACHY_OK;
+    if (err == TACHY_OK && people)
+        err = list ? tachy_check_free(list, tachy_settings_bool(s, "output.overwrite"), "--people FOLDER", st->task->log) : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK && names)
+        err = tachy_check_free(names, true, "--names-file FILE", st->task->log); // people are added to it
     tachy_free(list);
     return err;
 }

@@ -163,6 +163,8 @@ class FrameQuality(common.Case):
         p = run("quality", "null:64x64@25,frames=1", "-f", "null", "--quality-report", self.tmp / "r.json", "-", check=False)
         self.assertIn("r.json already exists; use -y", p.stderr)
         self.assertEqual((p.returncode, (self.tmp / "r.json").read_text()), (1, "mine"))
+        p = run("quality", "null:64x64@25,frames=1", "-o", self.tmp / "y.csv", "--quality-report", self.tmp / "none" / "r.json", check=False)
+        self.assertIn("create it or give another --quality-report", p.stderr)
         run("quality", "null:1x1@25,frames=2", "-o", self.tmp / "one.csv")
         self.assertEqual(len((self.tmp / "one.csv").read_text().splitlines()), 3)
 

@@ -289,6 +289,9 @@ class Command(Case):
         table = self.compare("--markdown", base, slow, status=1)
         self.compare("--markdown", "-o", self.tmp / "c.md", base, slow, status=1)
         self.assertEqual((self.tmp / "c.md").read_text().strip(), table.strip())
+        for args, says in ((("plot", base, "--kind", "thr", "-o", "x.gif"), "a plot is .svg or .png"), (("report", base, "-o", "x.gif"), "or give --format")):
+            p = run(*args, check=False)
+            self.assertEqual((p.returncode, says in p.stderr), (2, True), p.stderr)
         self.assertIn("c.md already exists; use -y", self.compare("-o", self.tmp / "c.md", base, slow, status=1))
         self.assertRegex(table, r"\| throughput \(fps\) \| 2001 \| 185\d\.?\d* \| -7\.4 % \| .* \| worse \|")
 
