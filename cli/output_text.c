@@ -27,6 +27,7 @@ int check_writable(const char *path)
 
 int write_text(const char *path, const char *text)
 {
+    struct stat st;
     size_t n = strlen(text);
     const char *end = n && text[n - 1] == '\n' ? "" : "\n";
     if (!strcmp(path, "-"))
@@ -36,9 +37,12 @@ int write_text(const char *path, const char *text)
     if (!f)
         return write_failed(path);
     bool good = fprintf(f, "%s%s", text, end) >= 0;
-    if (fclose(f) != 0 || !good)
-        return write_failed(path);
-    return TACHY_OK;
+    if (fclose(f) == 0 && good)
+        return TACHY_OK;
+    int err = write_failed(path);
+    if (stat(path, &st) == 0 && S_ISREG(st.st_mode))
+        unlink(path); // half of a text is none
+    return err;
 }
 
 json_t *environment_json(void)

@@ -199,6 +199,10 @@ class Robust(Case):
         self.assertEqual(p.returncode, 75, p.stderr)
         self.assertIn("space", p.stderr)
         self.assertEqual(list(out.parent.iterdir()), [])
+        (out.parent / "fill").write_bytes(bytes(60000))
+        run("quality", path, "-f", "null", f"--json={self.tmp}/s.json", "-")
+        p = run("report", self.tmp / "s.json", "-o", out.parent / "x.html", check=False)
+        self.assertEqual((p.returncode, (out.parent / "x.html").exists()), (75, False), p.stderr)
 
     def test_a_limit_on_file_size_is_named(self):
         path = self.clip("a.mp4", "-preset", "ultrafast")
