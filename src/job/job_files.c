@@ -295,10 +295,11 @@ static int check_json(const tachy_job *j)
     return tachy_output_check(j->json, j->info.overwrite, j->p.log);
 }
 
-// True for a plain file name that is not there; addresses and number patterns are the source's.
+// True for a plain file name that is not there. Addresses and number patterns are the source's, and so are cameras: one that is
+// unplugged ends its own run alone.
 static bool is_missing(const char *input)
 {
-    return strcmp(input, "-") && !strpbrk(input, ":%") && access(input, F_OK) != 0;
+    return strcmp(input, "-") && !strpbrk(input, ":%") && !tachy_path_is_video_device(input) && access(input, F_OK) != 0;
 }
 
 // Finds missing inputs before any work starts. The last of several may be meant as the output.

@@ -55,6 +55,7 @@ static const struct tachy_example examples[] = {
     {"tachy animate --image portrait.jpg --audio speech.wav", "writes speech.animate.mkv: the portrait says it"},
     {"tachy animate --image portrait.jpg -i /dev/video0 -o window", "live, from a camera to a window"},
     {"tachy animate --image portraits/ -i /dev/video0 -o /dev/video2", "into a call; keys 1 to 9 switch portraits"},
+    {"tachy animate --live --image portrait.jpg --parallel 2 /dev/video0 /dev/video2 -o out/", "two cameras at once, each with a file of its own"},
     {0},
 };
 

@@ -82,6 +82,25 @@ class Animate(common.Case):
         self.assertTrue((frames[0][:, :80] == frames[2][:, :80]).all())
         self.assertTrue((frames[0][300:400, 400:500] != frames[2][300:400, 400:500]).any())
 
+    def test_several_at_once(self):
+        """Each of several inputs at its own rate moves the portrait as it would alone; one that cannot be read stops no other."""
+        for name, angles in {"a": range(0, 16), "b": range(0, -24, -2), "dead": range(0, 40)}.items():
+            self.driver(angles).rename(self.tmp / f"{name}.mkv")
+        dead = self.tmp / "dead.mkv"
+        dead.write_bytes(dead.read_bytes()[:400])  # its header alone
+        common = ("animate", "--image", self.portrait(), "-q", "-f", "framemd5")
+        for name in "ab":
+            run(*common, self.tmp / f"{name}.mkv", "-o", f"{self.tmp}/alone/")
+        p = run(*common, "-re", "--parallel", 3, dead, self.tmp / "a.mkv", self.tmp / "b.mkv", "-o", f"{self.tmp}/together/", check=False)
+        self.assertEqual(p.returncode, 1, p.stderr)
+        self.assertIn("dead.mkv", p.stderr)
+        for name, frames in {"a": 16, "b": 12}.items():
+            alone, together = ((self.tmp / folder / f"{name}.animate.framemd5").read_text() for folder in ("alone", "together"))
+            self.assertEqual(together, alone)
+            lines = [line for line in alone.splitlines() if not line.startswith("#")]
+            self.assertEqual(len(lines), frames)
+            self.assertGreater(len({line.split(",")[-1] for line in lines}), frames // 2)  # it moves
+
     def turned(self, points, luma, degrees):
         """The mesh at that turn, painted with a portrait of that luma: 0 is a hole."""
         height, width = luma.shape

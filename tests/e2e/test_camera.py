@@ -109,6 +109,17 @@ class Camera(common.Case):
         self.assertEqual(p.returncode, 1)
         self.assertIn("--exposure 20: /dev/video0 takes 1 to 10 milliseconds", p.err)
 
+    def test_one_that_is_not_there_stops_no_other(self):
+        if not has_devices():
+            self.skipTest("this FFmpeg has no cameras")
+        cameras = ("/dev/video63", "/dev/video0")
+        p = self.tachy("detect", "--live", "--parallel", 2, *cameras, "--max-frames", 10, "--json=-", "-o", f"{self.tmp}/out/")
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("/dev/video63: there is no such camera", p.err)
+        self.assertIn("the other inputs go on", p.err)
+        o = json.loads(p.out)
+        self.assertEqual((o["input"], o["frames"] + o["shed_frames"]), ("/dev/video0", 10))
+
     def test_one_camera_makes_no_batches(self):
         said, _ = self.detect("--batch", "4")
         self.assertEqual(said.count("batches of 4 are taken as 1"), 1)
