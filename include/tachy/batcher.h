@@ -6,25 +6,22 @@
 extern "C" {
 #endif
 
-// A batcher collects items of many streams into batches and has them run, as a server of
-// models does. docs/batcher.md defines when a batch closes, in which order items go and what
-// bounds their wait.
+// A batcher collects items of many streams into batches and has them run, as a model server does. docs/batcher.md
+// defines when a batch closes, the order of items and the bound on their wait.
 //
-// Thread-safety: every function may be called from any thread, several at once, unless its
-// comment says otherwise; tachy_batcher_close() must be the last call on its batcher.
-// Callbacks run without a lock held, so they may call back into the batcher. They must not
-// wait there for something that only they themselves could bring about; where that can be
-// seen (a submit from a worker into a full batcher, a stop from a worker) the call returns
-// an error and does not wait.
-// Times: nanoseconds of the batcher's clock, durations in microseconds.
+// Thread-safety: every function may be called from any thread, several at once, unless its comment says otherwise;
+// tachy_batcher_close() must be the last call on its batcher. Callbacks run without a lock held, so they may call back
+// into the batcher. They must not wait there for something that only they themselves can cause. If the batcher can
+// detect this (a submit from a worker into a full batcher, a stop from a worker), the call returns an error and does
+// not wait. Times: nanoseconds of the batcher's clock, durations in microseconds.
 typedef struct tachy_batcher tachy_batcher;
 
-// One submitted item, to wait for or to cancel. Reference of its own: may outlive the batcher.
+// One submitted item, to wait for or to cancel. It has its own reference, so it may outlive the batcher.
 typedef struct tachy_ticket tachy_ticket;
 
-#define TACHY_BATCH_MAX 1024            // items a batch at most
+#define TACHY_BATCH_MAX 1024            // items per batch at most
 #define TACHY_BATCH_PRIORITY_MAX 100    // priorities are -100..100
-#define TACHY_NEVER UINT64_MAX          // no point in time
+#define TACHY_NEVER UINT64_MAX          // no time at all
 
 // Why a batch was closed.
 enum tachy_batch_reason {
@@ -40,12 +37,12 @@ struct tachy_batch_item {
     void *user;         // as submitted
     uint64_t stream;    // as submitted
     int priority;       // as submitted
-    int err;            // 0; `run` may set a negative code: this item alone has failed
-    uint64_t submit_ns; // when it came in
+    int err;            // 0; `run` may set a negative code: only this item failed
+    uint64_t submit_ns; // when it was submitted
     uint64_t due_ns;    // its own deadline
 };
 
-// Items to be run together, in the order in which they go. The batcher's memory.
+// Items to be run together, in their order. The batcher's memory.
 struct tachy_batch {
     struct tachy_batch_item *items;
     int count;  // 1..max_batch
@@ -55,7 +52,7 @@ struct tachy_batch {
 
 // A source of time; only tests and simulations need their own.
 struct tachy_clock {
-    uint64_t (*now_ns)(void *user); // does not go back; called with a lock held: do not block
+    uint64_t (*now_ns)(void *user); // never decreases; called with a lock held: must not block
     // Sleeps until `cond` is signalled or now_ns() >= `until_ns` (TACHY_NEVER: no such time);
     // may return early. `lock` is held by the calling thread, is given up during the sleep
     // and held again on return, as in pthread_cond_wait().
@@ -68,18 +65,17 @@ struct tachy_clock {
 
 struct tachy_batcher_params {
     int max_batch;      // 1..1024; 0: 8
-    // Sizes that run well, ascending, 1..max_batch, ends with 0; max_batch counts as one. A
-    // batch is cut to the largest that does not leave out a due item. {0}: every size is good.
+    // Batch sizes that run well, ascending, 1..max_batch, terminated by 0; max_batch is always one. A
+    // batch is cut to the largest of them that includes every due item. {0}: every size is good.
     int preferred[TACHY_BATCH_PREFERRED_MAX];
     int64_t timeout_us; // from an item's submit to its deadline, 1..1e9; 0: 5000; -1: due at once
-    int64_t ageing_us;  // waiting this long is worth one step of priority, 1..1e9; 0: 10000
-    int max_items;      // that may wait here, max_batch..2^20; 0: 4 * max_batch, at least 256
+    int64_t ageing_us;  // each such wait raises an item's priority by 1, 1..1e9; 0: 10000
+    int max_items;      // that may wait, max_batch..2^20; 0: 4 * max_batch, at least 256
     int workers;        // threads that call `run`, 1..64; 0: 1; TACHY_BATCHER_NO_WORKERS: none,
                         // the caller takes batches (tachy_batcher_take)
-    // Runs one batch; called by one thread for each worker number at a time. Required where
-    // there are workers. Returns TACHY_OK (items may have their own `err`) or a negative code
-    // that each item of the batch gets. TACHY_ERR_NOMEM for more than one item: the same items
-    // come again, in order, in batches of at most half that size.
+    // Runs one batch; calls with the same worker number never overlap. Required if there are workers. Returns TACHY_OK
+    // (items may have their own `err`), or a negative code that each item of the batch gets. TACHY_ERR_NOMEM for more
+    // than one item: the same items come again, in order, in batches of at most half that size.
     int (*run)(void *user, const struct tachy_batch *batch);
     void *user;                      // for `run`
     const struct tachy_clock *clock; // NULL: the monotonic clock. Copied; what it calls must
@@ -89,7 +85,7 @@ struct tachy_batcher_params {
 #define tachy_batcher_params(...) (&(struct tachy_batcher_params){__VA_ARGS__})
 
 // TACHY_ERR_INVAL (named in the log), TACHY_ERR_NOMEM, TACHY_ERR_UNAVAILABLE (no thread).
-// No memory is allocated afterwards but for tickets and, without workers, for batches.
+// Afterwards memory is allocated only for tickets and, without workers, for batches.
 TACHY_API int tachy_batcher_open_sized(size_t p_size, tachy_batcher **out, const struct tachy_batcher_params *p);
 #define tachy_batcher_open(...) tachy_batcher_open_sized(sizeof(struct tachy_batcher_params), __VA_ARGS__)
 
@@ -99,11 +95,10 @@ struct tachy_submit_params {
     int priority;       // -100..100, higher goes first
     int64_t timeout_us; // to the deadline; 0: the batcher's; -1: due at once; at most 1e9
     uint64_t due_ns;    // not 0: the deadline itself, by the batcher's clock; wins over timeout_us
-    bool nonblocking;   // return TACHY_ERR_AGAIN where the batcher is full, rather than wait
-    // Called exactly once for each submit that returned TACHY_OK, possibly before that call has
-    // returned: on the worker's thread after its batch, or on the thread that cancels, stops or
-    // finishes. May be NULL. `err`: TACHY_OK; the code of `run`; TACHY_ERR_INTERRUPTED: not run.
-    // TACHY_ERR_AGAIN of `run` arrives as TACHY_ERR_EXTERNAL.
+    bool nonblocking;   // if the batcher is full, return TACHY_ERR_AGAIN instead of waiting
+    // Called exactly once for each submit that returned TACHY_OK, possibly before that call returns: on the worker's
+    // thread after its batch, or on the thread that cancels, stops or finishes. May be NULL. `err`: TACHY_OK; the code
+    // of `run`; TACHY_ERR_INTERRUPTED: not run. TACHY_ERR_AGAIN from `run` arrives as TACHY_ERR_EXTERNAL.
     void (*done)(void *user, int err);
 };
 #define tachy_submit_params(...) (&(struct tachy_submit_params){__VA_ARGS__})
@@ -120,19 +115,19 @@ TACHY_API int tachy_batcher_submit_sized(size_t p_size, tachy_batcher *b, const 
 // that `done` received, after it has returned; TACHY_ERR_AGAIN: not yet. Any number of threads
 // and times.
 TACHY_API int tachy_ticket_wait(tachy_ticket *t, int64_t timeout_us);
-// Gives up the ticket, not the item. *t may be NULL. Not while another thread uses it.
+// Frees the ticket; the item goes on. *t may be NULL. No other thread may be using the ticket.
 TACHY_API void tachy_ticket_close(tachy_ticket **t);
 
 // TACHY_OK: the item will not be run, and its `done` has returned after TACHY_ERR_INTERRUPTED.
-// TACHY_ERR_STATE: too late, it was handed to a worker, is done, or was cancelled before.
+// TACHY_ERR_STATE: too late: a worker has the item, or it is done or was cancelled before.
 // TACHY_ERR_INVAL: a ticket of another batcher.
 TACHY_API int tachy_batcher_cancel(tachy_batcher *b, tachy_ticket *t);
 // Cancels all waiting items of a stream (a seek, a source that left); returns how many.
 TACHY_API int tachy_batcher_cancel_stream(tachy_batcher *b, uint64_t stream);
 
-// All items submitted so far are due now. Does not wait.
+// Makes all items submitted so far due now. Does not wait.
 TACHY_API void tachy_batcher_flush(tachy_batcher *b);
-// End of a stream: its items are due now; others may share their batch. Does not wait, and
+// Ends a stream: makes its items due now; others may share their batch. Does not wait, and
 // the stream may go on afterwards.
 TACHY_API void tachy_batcher_end(tachy_batcher *b, uint64_t stream);
 
@@ -142,32 +137,30 @@ TACHY_API int tachy_batcher_set_max_batch(tachy_batcher *b, int n);
 
 // The batcher's clock.
 TACHY_API uint64_t tachy_batcher_now(const tachy_batcher *b);
-// When the next batch closes by itself if nothing happens: 0 where one is there to be taken
-// now, TACHY_NEVER where nothing waits. For one's own event loop.
+// When the next batch closes if nothing else happens: 0 if one can be taken now, TACHY_NEVER if nothing waits. For a
+// caller's own event loop.
 TACHY_API uint64_t tachy_batcher_next(tachy_batcher *b);
 
-// Takes the next batch, to be run by the caller and given back with tachy_batcher_finish(): for
-// an engine with a loop or streams of its own. Waits up to `timeout_us` (0: does not wait,
-// negative: without limit). TACHY_ERR_AGAIN: none in that time; TACHY_ERR_EOF: stopped and
-// empty; TACHY_ERR_NOMEM. Batches taken by several threads may finish in any order.
+// Takes the next batch, for the caller to run and return with tachy_batcher_finish(); for an engine with its own loop
+// or streams. Waits up to `timeout_us` (0: does not wait, negative: without limit). TACHY_ERR_AGAIN: none in that time;
+// TACHY_ERR_EOF: stopped and empty; TACHY_ERR_NOMEM. Batches taken by several threads may finish in any order.
 TACHY_API int tachy_batcher_take(tachy_batcher *b, int64_t timeout_us, struct tachy_batch **batch);
-// Each item gets `err` where that is negative, else its own `err`. *batch becomes NULL. Every
-// batch that was taken must be finished before the batcher is closed.
+// Ends a taken batch: each item gets `err` if that is negative, else its own `err`. Sets *batch to NULL. Every batch
+// that was taken must be finished before the batcher is closed.
 TACHY_API void tachy_batcher_finish(tachy_batcher *b, struct tachy_batch **batch, int err);
 
 enum tachy_stop_how {
     TACHY_STOP_RUN = 0, // waiting items are run
     TACHY_STOP_CANCEL,  // waiting items are cancelled
 };
-// Takes no more items and returns when everything inside is done (without workers: at once;
-// waiting items can be taken until TACHY_ERR_EOF). May be called again, also with
-// TACHY_STOP_CANCEL while a TACHY_STOP_RUN waits. TACHY_ERR_STATE: called by a worker, which
-// cannot wait for itself; the stop has begun all the same.
+// Accepts no more items and returns when everything inside is done (without workers: at once; waiting items can be
+// taken until TACHY_ERR_EOF). May be called again, also with TACHY_STOP_CANCEL while a TACHY_STOP_RUN waits.
+// TACHY_ERR_STATE: called by a worker, which cannot wait for itself; the stop has still begun.
 TACHY_API int tachy_batcher_stop(tachy_batcher *b, enum tachy_stop_how how);
 
-// Stops with TACHY_STOP_RUN where that was not done (without workers: with TACHY_STOP_CANCEL)
-// and frees. Threads that wait in a submit or take leave first. Not from a callback: called
-// by a worker it stops, logs and frees nothing.
+// Stops with TACHY_STOP_RUN unless already stopped (without workers: with TACHY_STOP_CANCEL) and frees. Threads that
+// wait in a submit or take return first. Must not be called from a callback: called by a worker it stops, logs and
+// frees nothing.
 TACHY_API void tachy_batcher_close(tachy_batcher **b);
 
 // submitted = done + failed + cancelled + waiting + running at any moment.
@@ -175,16 +168,16 @@ struct tachy_batcher_stats {
     uint64_t submitted, done, failed, cancelled;
     uint64_t refused;                      // submits that returned TACHY_ERR_AGAIN
     uint64_t batches[TACHY_BATCH_REASONS]; // handed out, by reason
-    uint64_t halved;                       // times that a batch was cut for lack of memory
+    uint64_t halved;                       // times that a batch was halved for lack of memory
     int waiting, running;                  // items
-    double mean_batch;                     // items a batch; 0: none yet
+    double mean_batch;                     // items per batch; 0: none yet
     // Time in the queue, from submit to hand-out (within 3.2 %).
     double wait_p50_us, wait_p95_us, wait_p99_us, wait_max_us;
-    // From the deadline to the hand-out, over the batches whose reason is the deadline: late
-    // wake-ups, and workers that were busy.
+    // From the deadline to the hand-out, over the batches closed by a deadline: delays from late wake-ups and busy
+    // workers.
     double late_p50_us, late_p99_us, late_max_us;
 };
-// Stops nothing: a lock is held for the copy of the counters.
+// Does not stop the batcher: a lock is held only while the counters are copied.
 TACHY_API void tachy_batcher_stats_sized(size_t s_size, tachy_batcher *b, struct tachy_batcher_stats *s);
 #define tachy_batcher_stats(...) tachy_batcher_stats_sized(sizeof(struct tachy_batcher_stats), __VA_ARGS__)
 

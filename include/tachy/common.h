@@ -8,22 +8,22 @@
 // Conventions that hold for the whole library
 // - A function that can fail returns TACHY_OK (0) or a negative code of `enum tachy_err`;
 //   output parameters are set to NULL or zero on failure.
-// - What went wrong is logged once, at TACHY_LOG_ERR, as one sentence that names the file,
+// - A failure is logged once, at TACHY_LOG_ERR, as one sentence that names the file,
 //   option or library and what to do about it. The library never prints, exits or aborts.
 // - `{0}` is a valid params struct unless a field says "required"; 0 means the default.
-// - Signals are the process's: one that ignores SIGPIPE and SIGXFSZ gets an error with a sentence
-//   where a reader has gone or a file meets its limit on size; the default would end the process.
+// - The library leaves signals alone. A process that ignores SIGPIPE and SIGXFSZ gets an error and a message
+//   if a reader has gone or a file reaches its size limit; by default these signals end the process.
 // - Strings are UTF-8. A `const char *` that is passed in need only live until the call
 //   returns, unless its comment says otherwise.
 // - Functions that end an object (`_close`, `_free`, `_leave`, `_unref`) take a pointer to it, which they
 //   clear. They accept NULL, a pointer to NULL and half-open objects.
-// - Any other pointer must not be NULL unless the function's comment says "`x` may be NULL"; a log always
-//   may. A NULL that is not allowed changes nothing: the function returns TACHY_ERR_INVAL, NULL, false or 0,
-//   by its type, and logs it if the call or one of its objects has a log.
+// - Any other pointer must not be NULL unless the function's comment says "`x` may be NULL"; a log may always
+//   be NULL. On a NULL that is not allowed the function does nothing and returns TACHY_ERR_INVAL, NULL, false or 0,
+//   by its type. It logs this if the call or one of its objects has a log.
 
-// - The library may grow without a rebuild of the programs that use it. A function that takes a params struct, or fills one
+// - A newer library works with programs that were built for an older one. A function that takes a params struct, or fills one
 //   with figures, is a macro that adds sizeof: tachy_run(p, summary) calls tachy_run_sized(sizeof ..., sizeof ..., p, summary),
-//   so the library reads and writes no more than the program knows, and what it does not know is 0. Such structs grow at
+//   so the library reads and writes no more than the program knows; other fields count as 0. Such structs grow at
 //   their end only. Structs inside them, elements of arrays and plain values (tachy_log, tachy_color, tachy_tensor, ...)
 //   keep their size; those that the library hands out by pointer grow at their end. Bindings call the functions in _sized.
 
@@ -39,7 +39,7 @@
 extern "C" {
 #endif
 
-// X(name, code, text): one row an error. Codes are stable.
+// X(name, code, text): one row per error. Codes are stable.
 #define TACHY_ERRORS(X)                                                                            \
     X(OK, 0, "done")                                                                               \
     X(ERR_NOMEM, -1, "out of memory")                                                              \
@@ -73,9 +73,9 @@ TACHY_API const char *tachy_err_text(int err);
 
 enum tachy_log_level {
     TACHY_LOG_NONE = 0,
-    TACHY_LOG_ERR = 1,     // the call fails; one sentence a failure
-    TACHY_LOG_WARN = 2,    // goes on, but the user should know
-    TACHY_LOG_INFO = 3,    // once or twice a run
+    TACHY_LOG_ERR = 1,     // the call fails; one sentence per failure
+    TACHY_LOG_WARN = 2,    // the call goes on, but the user should know
+    TACHY_LOG_INFO = 3,    // once or twice per run
     TACHY_LOG_VERBOSE = 4, // what was picked and why
     TACHY_LOG_DEBUG = 5,
 };
@@ -100,13 +100,13 @@ struct tachy_rational {
     int num, den;
 };
 
-// Covers the secrets of network addresses in `text` by stars, in place; NULL does nothing: "user:password@", the last part of
-// an address of RTMP, which is the stream's key, and the values of key, passphrase, password, sig, signature, streamid and
-// token in a query. The library does this to each message that it logs, and to names in summaries and figures.
+// Replaces secrets of network addresses in `text` by stars, in place: "user:password@", the last part of an RTMP
+// address (the stream key), and the query values of key, passphrase, password, sig, signature, streamid and token. The
+// library applies this to each message that it logs, and to names in summaries and figures. `text` may be NULL.
 TACHY_API void tachy_hide_secrets(char *text);
 
-// Closest of `n` names to `word` by edit distance, for "did you mean"; NULL: none is near. Entries may be NULL. Of two that
-// are as near, the one with the word's first letter.
+// Returns the closest of `n` names to `word` by edit distance, for "did you mean", or NULL if none is near. Entries may
+// be NULL. Of two equally close names, one with the same first letter wins.
 TACHY_API const char *tachy_nearest(const char *word, const char *const *names, size_t n);
 
 #ifdef __cplusplus

@@ -1,8 +1,9 @@
 #pragma once
 
-// C++20: tachy_run(tachy_run_params(.task = task, ...), &summary) as in C. The C form of these macros takes the address of a
-// compound literal, which C++ has not. Here the struct lives until the whole expression ends, so make it where it is
-// passed; the fields come in their order. <tachy/tachy.h> includes this; with other headers include it after them all.
+// C++20: tachy_run(tachy_run_params(.task = task, ...), &summary) as in C. In C these macros take the address of a
+// compound literal, which C++ does not have. Here the struct lives until the end of the full expression, so create it
+// in the call that uses it, and name the fields in their order. <tachy/tachy.h> includes this header; if you include
+// others, include this one last.
 
 #ifdef __cplusplus
 #pragma GCC system_header // -Wextra of g++ warns of each field that is left out, wherever the library is installed

@@ -12,8 +12,8 @@ typedef struct tachy_engine tachy_engine;
 
 #define TACHY_MAX_IO 16
 
-// A float32 input that is the same in every run: one number for all its elements, or one for each. What
-// the model leaves free of its shape is 1.
+// A float32 input that is the same in every run: one number for all its elements, or one for each. Dimensions that the
+// model leaves free are 1.
 struct tachy_engine_constant {
     const char *input;
     const float *values;
@@ -22,51 +22,49 @@ struct tachy_engine_constant {
 
 struct tachy_io;
 struct tachy_engine_params {
-    // "tachy" (our own plans; what they do not run ONNX Runtime does), "cpu" (ONNX Runtime's own
-    // kernels), "null"; "openvino", "tensorrt" and others that docs/models.md lists: ONNX Runtime's, or
-    // any name for a plugin with the option library=PATH. NULL or "auto": "tachy" where it runs all of
-    // the model, else "cpu" and a line in the log that says why.
+    // "tachy" (our own plans; ONNX Runtime runs the remaining nodes), "cpu" (ONNX Runtime's own kernels), "null";
+    // "openvino", "tensorrt" and others that docs/models.md lists: ONNX Runtime's, or any name for a plugin with the
+    // option library=PATH. NULL or "auto": "tachy" if it runs the whole model, else "cpu" and a log line that says why.
     const char *provider;
-    const char *model_path;   // ONNX file; required but for "null"
-    const char *library;      // libonnxruntime.so; NULL: search as docs/models.md says
+    const char *model_path;   // ONNX file; required except for "null"
+    const char *library;      // libonnxruntime.so; NULL: searched for as docs/models.md says
     int threads;              // inside one run; 0: 1
-    int batch_max;            // images a run, 1..256; 0: 1
-    // Sizes of dimensions that the model leaves free: an input's name (NULL: of the first) and its
-    // shape, -1 what is not known. Of one input, dimensions that have a name in the model, and with them
-    // all of that name; of several inputs, or with `constants` or `settle`, any, and these alone. May be NULL.
+    int batch_max;            // images per run, 1..256; 0: 1
+    // Sizes of dimensions that the model leaves free: an input's name (NULL: the first) and its shape, with -1 for
+    // unknown extents. With one input, only dimensions that have a name in the model are set, and with them every
+    // dimension of that name. With several inputs, or with `constants` or `settle`, any dimension can be set, and only
+    // those given are. May be NULL.
     const struct tachy_io *shapes;
     int nb_shapes;
-    // Inputs that become part of the model, so that it has them no more; at most TACHY_MAX_IO.
-    // TACHY_ERR_MISMATCH: one does not fit. May be NULL.
+    // Inputs to fold into the model, which then no longer has them; at most TACHY_MAX_IO. TACHY_ERR_MISMATCH: one does
+    // not fit. May be NULL.
     const struct tachy_engine_constant *constants;
     int nb_constants;
-    // If the loaded model leaves shapes of outputs open, it runs once on zeros (free dimensions of an input: 1), and
-    // tachy_engine_outputs() has the shapes that came out. TACHY_ERR_MISMATCH: it does not run on these.
+    // If the loaded model leaves output shapes open, run it once on zeros (free dimensions of an input: 1), so that
+    // tachy_engine_outputs() has the resulting shapes. TACHY_ERR_MISMATCH: it does not run on these.
     bool settle;
-    // "tachy": 0..3, how much may be spent on timing kernels against each other where the engine store
-    // (tachy/store.h) does not know which is the fastest: nothing, 0.5, 3 or 30 seconds at most. Changes
-    // no bit of a result.
+    // "tachy": 0..3, the time to spend on timing kernels against each other if the engine store (tachy/store.h) does
+    // not know the fastest: none, or at most 0.5, 3 or 30 seconds. Results have the same bits.
     int build_effort;
-    bool strict;              // nodes that the provider does not run are an error, which names them
-    // "tachy": what plans run on, "cpu" or "cuda" (GPU `gpu`). NULL: "cuda" with a gpu_stream, else "cpu".
+    bool strict;              // nodes that the provider does not run are an error that names them
+    // "tachy": where plans run, "cpu" or "cuda" (GPU `gpu`). NULL: "cuda" with a gpu_stream, else "cpu".
     const char *device;
-    // "fp32", "tf32", "fp16" or "mixed" (docs/provider.md); NULL: "mixed" of "tachy" on a GPU, else what the provider
-    // does by itself. TACHY_ERR_UNSUPPORTED names what there is: the provider does not compute in it here.
+    // "fp32", "tf32", "fp16" or "mixed" (docs/provider.md); NULL: "mixed" for "tachy" on a GPU, else the provider's own
+    // default. TACHY_ERR_UNSUPPORTED: the provider cannot compute in it here; the log names the ones it can.
     const char *precision;
     bool deterministic; // "tachy" on a GPU: the same kernels in every process, so the same bits; none are timed
-    // "key=value" strings, ends with NULL; may be NULL. All but "null": arena=0|1, profile=DIR (ONNX
-    // Runtime's operator profile, or the plan's steps in its form, is left there, as <its start in ns
-    // on CLOCK_MONOTONIC>.ort.json, when its last engine is closed) of the first profile_runs=N runs
-    // (64), and ONNX Runtime's session.* entries. "tachy": library=PATH (libtachy_ep.so; without it as
-    // docs/models.md says) and the provider's own (docs/provider.md). Others: library=PATH (a plugin);
-    // the rest is passed to it. "null": cost_us=N (busy time a run), sleep_us=N
-    // (waiting time a run), fail_every=N (each Nth run fails).
+    // "key=value" strings, terminated by NULL; may be NULL. All but "null": arena=0|1; profile=DIR (ONNX Runtime's
+    // operator profile of the first profile_runs=N runs (64), or the plan's steps in the same form, is written there as
+    // <its start in ns on CLOCK_MONOTONIC>.ort.json when the model's last engine is closed); and ONNX Runtime's
+    // session.* entries. "tachy": library=PATH (libtachy_ep.so; default as docs/models.md says) and the provider's own
+    // (docs/provider.md). Others: library=PATH (a plugin); the rest is passed to it. "null": cost_us=N (busy time per
+    // run), sleep_us=N (waiting time per run), fail_every=N (each Nth run fails).
     const char *const *provider_options;
-    // "tachy" on a GPU, "cuda-ort": the CUDA stream (a CUstream of GPU `gpu`'s primary context, CUDA's ordinal) that
-    // runs are queued on. Tensors may then lie in that GPU's memory; where all outputs do, a run returns when it has
-    // been queued, and inputs and outputs stay as they are until the stream has passed. Must outlive the
-    // engine. "tachy" takes either all tensors there or all on the host, and only those of the host if it does not run
-    // all of the model. NULL: tensors on the host. Others take no notice.
+    // "tachy" on a GPU, "cuda-ort": the CUDA stream (a CUstream of the primary context of GPU `gpu`) on which runs are
+    // queued. Tensors may then lie in that GPU's memory. If all outputs do, a run returns as soon as it is queued, and
+    // inputs and outputs must stay unchanged until the stream has passed it. The stream must outlive the engine.
+    // "tachy" takes either all tensors there or all on the host, and only host tensors if it does not run the whole
+    // model. NULL: tensors on the host. Other providers ignore it.
     void *gpu_stream;
     int gpu;
     // "null": shapes to pretend. Without them its inputs and outputs are those of model_path, for which ONNX Runtime is needed;
@@ -105,62 +103,61 @@ TACHY_API int tachy_engine_outputs(const tachy_engine *e, const struct tachy_io 
 TACHY_API int tachy_engine_run(tachy_engine *e, const struct tachy_tensor in[],
                                struct tachy_tensor out[]);
 
-// The mean time of `runs` runs one after the other (1 and more), in ms. "tachy" on a GPU measures there, without copies of
-// the tensors, and `out` stays as it is; `in` and `out` are the host's. As tachy_engine_run().
+// Measures the mean time of `runs` (>= 1) consecutive runs, in ms. "tachy" on a GPU measures there, without copying the
+// tensors, and leaves `out` unchanged; `in` and `out` are host tensors. Errors as tachy_engine_run().
 TACHY_API int tachy_engine_time(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[], int runs, double *ms);
 
-// Bytes that a model's plan holds at its peak where it runs: weights, also those that other engines share, and what is alive
-// in one run at the same time, without the caller's tensors. 0: "tachy" does not run the model in one plan. Thread-safe.
+// Peak bytes that a model's plan holds where it runs: weights, including those shared with other engines, and all
+// values that are live at the same time in one run, without the caller's tensors. 0: "tachy" does not run the model as
+// one plan. Thread-safe.
 TACHY_API int64_t tachy_engine_memory(const tachy_engine *e);
 
-// The provider that runs, "cpu"; and its version text, "ONNX Runtime 1.31.1": engines of the same
-// text, model and options give the same bits.
+// The provider in use, "cpu"; and its version text, "ONNX Runtime 1.31.1". Engines with the same version text, model
+// and options give the same bits.
 TACHY_API const char *tachy_engine_provider(const tachy_engine *e);
 TACHY_API const char *tachy_engine_version(const tachy_engine *e);
 
-// Time that its runs so far spent on copies between host and device, in ns; 0: none. Any thread.
+// Time that this engine's runs have spent on copies between host and device, in ns; 0: none. Any thread.
 TACHY_API uint64_t tachy_engine_transfer_ns(const tachy_engine *e);
 
 TACHY_API void tachy_engine_close(tachy_engine **e);
 
-// Describes the ONNX Runtime found here: JSON {"path", "version", "providers": [names of ONNX
-// Runtime], "tachy": {"path", "version"} of the library of the provider tachy, or null}. `library` may be NULL, as in
-// tachy_engine_params. Free with tachy_free().
-// TACHY_ERR_UNAVAILABLE: none is found, or it is too old.
+// Describes the ONNX Runtime found here: JSON {"path", "version", "providers": [ONNX Runtime's names], "tachy":
+// {"path", "version"} of the provider library of "tachy", or null}. `library` may be NULL, as in tachy_engine_params.
+// Free with tachy_free(). TACHY_ERR_UNAVAILABLE: none is found, or it is too old.
 TACHY_API int tachy_engine_library(char **json, const char *library, const struct tachy_log *log);
 
-// Explains what the provider "tachy" makes of a model, without running it: JSON
-// {"model", "provider": "0.1.0 avx2", "runtime", "whole": one plan covers it, "ours", "left": numbers of nodes,
-//  "nodes": [{"op", "name", "by": "tachy" or "onnxruntime", "plan": its number or null, "why": it is left, or null}],
-//  "plans": [{"nodes", "steps", "multiply_adds", "weights", "arena", "scratch": bytes, "layers":
-//  [[multiply-adds, bytes of operands and result], ...] of the nodes that compute, "graph": its text}]}.
-// Nodes are those of the model after ONNX Runtime's first passes, in an order in which they can run; nested
-// graphs are not listed. `after` may be NULL. It says whether and when "graph" is taken, one line a node: NULL not at all, ""
-// after the last pass, "none" before the first, else after the pass of this name. `p` as for
-// tachy_engine_open(), whose provider and `strict` have no meaning here. Free *json with tachy_free(); it is
-// NULL on failure. TACHY_ERR_INVAL: no such pass, the log names what there is; else as tachy_engine_open().
-// From any thread.
+// Explains how the provider "tachy" would run a model, without running it: JSON
+//  {"model", "provider": "0.1.0 avx2", "runtime", "whole": one plan covers it, "ours", "left": numbers of nodes,
+//   "nodes": [{"op", "name", "by": "tachy" or "onnxruntime", "plan": its number or null, "why": the reason if it is left, or null}],
+//   "plans": [{"nodes", "steps", "multiply_adds", "weights", "arena", "scratch": bytes, "layers":
+//   [[multiply-adds, bytes of operands and result], ...] of the nodes that compute, "graph": its text}]}.
+// Nodes are those of the model after ONNX Runtime's first passes, in an order in which they can run; nested graphs are
+// not listed. `after` selects the pass after which "graph" is printed, one line per node: NULL: not at all; "": the
+// last; "none": before the first; else the pass of this name. `p` is as for tachy_engine_open(); its provider and
+// `strict` are ignored. Free *json with tachy_free(); it is NULL on failure. TACHY_ERR_INVAL: no such pass, the log
+// lists the passes; else as tachy_engine_open(). Any thread.
 TACHY_API int tachy_engine_explain_sized(size_t p_size, char **json, const struct tachy_engine_params *p,
                                          const char *after);
 #define tachy_engine_explain(...) tachy_engine_explain_sized(sizeof(struct tachy_engine_params), __VA_ARGS__)
 
-// Runs the model on `in` in double precision, by plain loops: the reference for the error of an engine. Slow (about 10^8
-// multiply-adds per second), and it keeps all values in memory at once.
-// `in`: a dense host tensor for each of the model's inputs, in its order; `out`: room for all elements of
-// each output, in its order. All are the caller's. TACHY_ERR_UNSUPPORTED: the provider "tachy" does not run
-// all of the model in one plan; else as tachy_engine_open(). From any thread.
+// Runs the model on `in` in double precision, by plain loops: the reference for an engine's error. Slow (about 10^8
+// multiply-adds per second), and keeps all values in memory at once. `in`: a dense host tensor for each of the model's
+// inputs, in its order; `out`: room for all elements of each output, in its order. All are the caller's.
+// TACHY_ERR_UNSUPPORTED: the provider "tachy" does not run the model as one plan; else as tachy_engine_open(). Any
+// thread.
 TACHY_API int tachy_engine_reference_sized(size_t p_size, const struct tachy_engine_params *p,
                                            const struct tachy_tensor in[], double *const out[]);
 #define tachy_engine_reference(...) tachy_engine_reference_sized(sizeof(struct tachy_engine_params), __VA_ARGS__)
 
-// Multiply-adds a second that one core reaches in registers, with the instruction set that "tachy" uses:
-// measured, about 10 ms. Of `p` only library=PATH among the provider's options and the log are read.
-// TACHY_ERR_UNAVAILABLE: libtachy_ep.so is not found; *multiply_adds is 0 then.
+// Measures, in about 10 ms, the multiply-adds per second that one core reaches in registers with the instruction set
+// that "tachy" uses. Of `p` only the log and the provider option library=PATH are read. TACHY_ERR_UNAVAILABLE:
+// libtachy_ep.so is not found; *multiply_adds is then 0.
 TACHY_API int tachy_engine_peak_sized(size_t p_size, double *multiply_adds, const struct tachy_engine_params *p);
 #define tachy_engine_peak(...) tachy_engine_peak_sized(sizeof(struct tachy_engine_params), __VA_ARGS__)
 
-// Bytes a second that one core reads and writes when it goes through `bytes` of memory again and again: measured, about
-// 10 ms. `p` and errors as above, and TACHY_ERR_NOMEM.
+// Measures, in about 10 ms, the bytes per second that one core reads and writes when it passes over `bytes` of memory
+// repeatedly. `p` and errors as above, and TACHY_ERR_NOMEM.
 TACHY_API int tachy_engine_bandwidth(double *bytes_per_s, size_t bytes, const struct tachy_engine_params *p);
 
 #ifdef __cplusplus

@@ -5,12 +5,11 @@
 extern "C" {
 #endif
 
-// One picture with its time, colour description and side data; reference counted.
-// Pixels are written by whoever made the frame, before it is handed on; after that they
-// are read-only, because a decoder's frames are its reference pictures.
+// One picture with its time, colour description and side data; reference counted. Whoever makes a frame writes its
+// pixels before handing it on; after that they are read-only, because a decoder's frames are its reference pictures.
 //
-// Pixels lie in host memory, in pinned host memory, or in a GPU's (mem). What works on the CPU
-// refuses a frame of the GPU's with a sentence; tachy_frame_download() makes a host frame of it.
+// Pixels lie in host memory, pinned host memory or GPU memory (`mem`). Functions that work on the CPU refuse a frame in
+// GPU memory and log why; tachy_frame_download() makes a host frame of it.
 
 // Planes are in the order of the name; 10-bit samples are 16-bit little-endian words, in
 // the low bits (YUV*P10) or the high bits (P010). Chroma extents are rounded up.
@@ -39,19 +38,19 @@ enum tachy_pix {
 struct tachy_pix_desc {
     const char *name;       // FFmpeg's name: "yuv420p10le"
     uint8_t planes;         // 1..4
-    uint8_t bits;           // significant bits a sample
-    uint8_t bytes;          // a sample: 1 or 2
+    uint8_t bits;           // significant bits per sample
+    uint8_t bytes;          // per sample: 1 or 2
     uint8_t shift;          // sample value = word >> shift (6 for P010)
     uint8_t chroma_shift_x; // log2 of the horizontal chroma step
     uint8_t chroma_shift_y;
-    uint8_t components[4];  // samples a pixel position in each plane: 1, 2 (UV), 3, 4
+    uint8_t components[4];  // samples per pixel position in each plane: 1, 2 (UV), 3, 4
     bool rgb;               // R, G, B samples, not Y, U, V
     bool alpha;
 };
 
 // NULL for TACHY_PIX_NONE and unknown values. Static memory.
 TACHY_API const struct tachy_pix_desc *tachy_pix_desc(enum tachy_pix f);
-// TACHY_PIX_NONE where no format has this FFmpeg name.
+// TACHY_PIX_NONE if no format has this FFmpeg name.
 TACHY_API enum tachy_pix tachy_pix_by_name(const char *name);
 
 // Code points of ITU-T H.273 (the same numbers as FFmpeg's AVCOL_*), 2 = unspecified.
@@ -63,9 +62,9 @@ struct tachy_color {
     uint8_t chroma_loc; // 0: unspecified (as left), 1: left, 2: centre, 3: top left, 4: top
 };
 
-// Fills what is unspecified in `c` as players do: RGB formats are sRGB full range; YUV is
-// limited range, BT.709 from 1280 wide or 577 high on, else BT.601; grey is full range. Zeros
-// count as unspecified, also `matrix` where the format is not RGB, so {0} is fully unspecified.
+// Fills in unspecified fields of `c` as players do: RGB formats are sRGB full range; YUV is limited range, BT.709 from
+// 1280 wide or 577 high on, else BT.601; grey is full range. Zeros count as unspecified, and so does `matrix` 0 unless
+// the format is RGB; {0} is thus fully unspecified.
 TACHY_API struct tachy_color tachy_color_resolve(struct tachy_color c, enum tachy_pix f,
                                                  int width, int height);
 
@@ -75,21 +74,20 @@ typedef struct tachy_frame tachy_frame;
 struct tachy_frame {
     enum tachy_pix format;
     int width, height;         // pixels, 1..65535
-    const uint8_t *data[4];    // NULL past the last plane; TACHY_DEVICE: addresses of the GPU's
+    const uint8_t *data[4];    // NULL past the last plane; TACHY_DEVICE: GPU addresses
     ptrdiff_t stride[4];       // bytes; may be negative (picture stored bottom up)
     int64_t id;                // 0, 1, 2, ... in the order of the stream; results carry it
     int64_t pts;               // in the time base of the stream (tachy_video_info)
     int64_t duration;          // same unit; 0: unknown
     struct tachy_color color;  // as tagged; see tachy_color_resolve()
     bool key;                  // a keyframe of its stream
-    int discontinuity;         // 1: stream state (smoothing, recurrence) starts anew here
+    int discontinuity;         // 1: stream state (smoothing, recurrence) restarts here
     enum tachy_mem mem;    // of the pixels
-    int device;                // CUDA's ordinal where mem is TACHY_DEVICE
-    void *stream;              // TACHY_DEVICE: the CUDA stream (a CUstream; NULL: the default one) in
-                               // whose order the pixels are written. Work on it may be queued at
-                               // once, and the frame given back when it is queued. Work on another
-                               // stream waits for an event of this one first, and its end is
-                               // waited for before the frame is given back.
+    int device;                // CUDA ordinal if mem is TACHY_DEVICE
+    void *stream;              // TACHY_DEVICE: the pixels are written in the order of this CUDA stream (a CUstream;
+                               // NULL: the default one). Work may be queued on it at once, and the frame released when
+                               // it is queued. Work on another stream must first wait for an event of this one, and
+                               // must have ended before the frame is released.
 };
 
 // Takes a reference; never fails. `f` may be NULL, which is returned. Thread-safe, as is unref.
@@ -101,9 +99,9 @@ struct tachy_frame_params {
     int width, height;     // required
     struct tachy_color color;
     int64_t pts, duration;
-    // Wrap the caller's memory: data[0] != NULL. It must stay valid and unchanged until
-    // `release` is called (from any thread; may be NULL where it outlives every frame).
-    // data[0] == NULL: memory is allocated (64-byte aligned rows, not cleared).
+    // To wrap the caller's memory, set data[0]. It must stay valid and unchanged until `release` is called (from any
+    // thread; may be NULL if the memory outlives every frame). data[0] == NULL: memory is allocated (64-byte aligned
+    // rows, not cleared).
     uint8_t *data[4];
     ptrdiff_t stride[4];
     void (*release)(void *user);
@@ -118,17 +116,16 @@ struct tachy_frame_params {
 TACHY_API int tachy_frame_new_sized(size_t p_size, tachy_frame **out, const struct tachy_frame_params *p);
 #define tachy_frame_new(...) tachy_frame_new_sized(sizeof(struct tachy_frame_params), __VA_ARGS__)
 
-// The writable planes of a frame made by tachy_frame_new() without wrapping and not yet
-// shared; NULL where the frame has another reference or another maker.
+// A writable plane of a frame that tachy_frame_new() made without wrapping and that is not shared yet; NULL if the
+// frame has another reference or another maker.
 TACHY_API uint8_t *tachy_frame_writable(tachy_frame *f, int plane);
 
-// A copy of a GPU's frame in host memory, with its id, times, colour, key and discontinuity; waits
-// until the pixels are there. A frame that the CPU can read is returned as another reference.
-// *out is the caller's, NULL on failure: TACHY_ERR_NOMEM, TACHY_ERR_UNAVAILABLE (no driver),
-// TACHY_ERR_EXTERNAL (the GPU failed). Thread-safe.
+// Copies a GPU frame to host memory, with its id, times, colour, key and discontinuity; blocks until the pixels are
+// written. For a frame that the CPU can read, returns another reference to it. *out is the caller's, NULL on failure:
+// TACHY_ERR_NOMEM, TACHY_ERR_UNAVAILABLE (no driver), TACHY_ERR_EXTERNAL (the GPU failed). Thread-safe.
 TACHY_API int tachy_frame_download(tachy_frame **out, tachy_frame *f, const struct tachy_log *log);
 
-// How two eyes lie in one picture.
+// How the two eyes lie in one picture.
 enum tachy_stereo {
     TACHY_STEREO_AUTO = 0, // from side data, file name or aspect
     TACHY_STEREO_MONO,
@@ -136,15 +133,15 @@ enum tachy_stereo {
     TACHY_STEREO_TB,  // left eye above, right eye below
 };
 
-// Properties of a video stream that are known before its first frame. Sources fill it, tasks map it from
-// input to output, sinks start with it.
+// Properties of a video stream that are known before its first frame. Sources fill them in, tasks map them from input
+// to output, sinks start with them.
 struct tachy_video_info {
     enum tachy_pix format;           // of the first frame
     int width, height;               // of the first frame, as stored (before rotation)
-    struct tachy_rational time_base; // seconds a tick; both > 0
+    struct tachy_rational time_base; // seconds per tick; both > 0
     struct tachy_rational fps;       // average rate; 0/0: unknown
     struct tachy_rational sar;       // sample aspect ratio; 0/1: unknown
-    bool vfr;                        // the frame distances differ
+    bool vfr;                        // frame intervals differ
     bool still;                      // a single picture
     int64_t frames;                  // estimate; 0: unknown
     double duration;                 // seconds; 0: unknown
@@ -152,11 +149,11 @@ struct tachy_video_info {
     int rotation;                    // degrees clockwise to show it upright: 0, 90, 180, 270
     bool flipped;                    // the display matrix mirrors as well
     enum tachy_stereo stereo;        // never TACHY_STEREO_AUTO
-    bool transparent;                // alpha is what matters (mode alpha): a sink that cannot
-                                     // keep it refuses; else it leaves it out with a warning
+    bool transparent;                // alpha matters (mode alpha): a sink that cannot store it refuses; otherwise such
+                                     // a sink drops alpha with a warning
     const char *codec;               // FFmpeg's decoder or codec name; static or the owner's
     enum tachy_mem mem;          // of the first frame's pixels
-    int device;                      // CUDA's ordinal where that is TACHY_DEVICE
+    int device;                      // CUDA ordinal if mem is TACHY_DEVICE
 };
 
 #ifdef __cplusplus

@@ -5,37 +5,37 @@
 extern "C" {
 #endif
 
-// How a run sheds frames that come faster than it can work on them, and counts of it.
-// docs/live.md explains the words.
+// How a run sheds frames that arrive faster than it can process them, and counts of them. docs/live.md defines the
+// terms.
 
 enum tachy_run_mode {
-    TACHY_RUN_ALL = 0, // every frame is worked on; a slow step holds back the source
+    TACHY_RUN_ALL = 0, // every frame is processed; a slow step holds back the source
     TACHY_RUN_LIVE,    // the newest frame wins; the source is never held back, frames are shed
 };
 
 // The place where a frame was shed.
 enum tachy_shed_stage {
-    TACHY_SHED_INFER = 0, // waited for, or was with, a worker: preprocess, model, postprocess
-    TACHY_SHED_COMPOSITE, // waited to be composited
-    TACHY_SHED_SINK,      // waited to be written
+    TACHY_SHED_INFER = 0, // it waited for a worker or was with one: preprocess, model, postprocess
+    TACHY_SHED_COMPOSITE, // it waited for composite
+    TACHY_SHED_SINK,      // it waited to be written
     TACHY_SHED_STAGES
 };
 
-// Why.
+// Why a frame was shed.
 enum tachy_shed_reason {
-    TACHY_SHED_REPLACED = 0, // a newer frame came before its turn
+    TACHY_SHED_REPLACED = 0, // a newer frame arrived first
     TACHY_SHED_LATE,         // its deadline had passed
-    TACHY_SHED_HOPELESS,     // less time was left than the work on it takes
-    TACHY_SHED_TARGET_FPS,   // more frames came than were asked for
+    TACHY_SHED_HOPELESS,     // too little time was left to process it
+    TACHY_SHED_TARGET_FPS,   // more frames arrived than target_fps
     TACHY_SHED_COUNT
 };
 
-// The steps that a live run takes down, in this order, to hold its deadline, and back up.
+// Quality steps that a live run gives up, in this order, to meet its deadline, and later takes back.
 enum tachy_degrade {
-    TACHY_DEGRADE_SIMILAR = 0, // a frame like the last one inferred takes over its result
-    TACHY_DEGRADE_ALTERNATE,   // every other frame takes over the result of the one before it
-    TACHY_DEGRADE_SMALL_INPUT, // the model sees a smaller picture, where the task declares one
-    TACHY_DEGRADE_SMALL_BATCH, // smaller batches, where a batch is larger than one
+    TACHY_DEGRADE_SIMILAR = 0, // a frame similar to the last inferred one reuses its result
+    TACHY_DEGRADE_ALTERNATE,   // every other frame reuses the previous frame's result
+    TACHY_DEGRADE_SMALL_INPUT, // the model gets a smaller picture, if the task offers one
+    TACHY_DEGRADE_SMALL_BATCH, // smaller batches, if a batch is larger than one
     TACHY_DEGRADE_COUNT
 };
 
@@ -50,17 +50,17 @@ struct tachy_live_params {
     enum tachy_run_mode mode;
     double max_latency_ms; // mode live: deadline of a frame from its arrival to its result,
                            // 0..60000; 0: none
-    bool frame_skip;       // a frame like the last one inferred takes over its result
-    double frame_skip_threshold; // how different two frames may be for that, 0..1: the largest
+    bool frame_skip;       // a frame similar to the last inferred one reuses its result
+    double frame_skip_threshold; // largest difference of two similar frames, 0..1: the maximum
                            // difference of luma means over a grid of 32x18 cells
-    bool realtime;         // frames are read no sooner than their time, as FFmpeg's -re; in mode
-                           // live always so from a null source
-    bool no_degrade;          // mode live: the deadline is held by shedding alone
-    double target_fps;     // mode live: frames a second that are worked on, 0..1000, the others are shed when
-                           // they come; 0: all
+    bool realtime;         // read no frame before its time, like FFmpeg's -re; in mode
+                           // live a null source is always read so
+    bool no_degrade;          // mode live: meet the deadline by shedding only
+    double target_fps;     // mode live: frames processed per second, 0..1000; the others are shed on
+                           // arrival; 0: all
 };
 
-// How often, and for how long in all, a step down was in force.
+// How often, and for how long in total, a degradation step was in force.
 struct tachy_degraded {
     int64_t times;
     double seconds;
@@ -69,18 +69,17 @@ struct tachy_degraded {
 struct tachy_live_stats {
     enum tachy_run_mode mode;
     double max_latency_ms; // 0: none
-    // Frames that were read but not written. What was read is what was written and these, in a
-    // run that did not fail.
+    // Frames that were read but not written. In a run that did not fail,
+    // frames read = frames written + these.
     int64_t shed[TACHY_SHED_STAGES][TACHY_SHED_COUNT];
-    int64_t late;          // written, but after their deadline
-    // Results taken over from an earlier frame, one an eye: of similar frames, and of every
-    // other one.
+    int64_t late;          // written after their deadline
+    // Results reused from an earlier frame, counted per eye: by similarity, and by TACHY_DEGRADE_ALTERNATE.
     int64_t similar, alternate;
     struct tachy_degraded degraded[TACHY_DEGRADE_COUNT];
     unsigned degrading;       // steps in force at the end (or now): bits 1 << enum tachy_degrade
 };
 
-// All of stats->shed.
+// The sum of s->shed.
 TACHY_API int64_t tachy_live_shed(const struct tachy_live_stats *s);
 
 #ifdef __cplusplus

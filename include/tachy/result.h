@@ -21,24 +21,24 @@ struct tachy_mask {
 struct tachy_point {
     float x, y;  // frame pixels, as stored; pixel edges are at integers
     float z;     // depth in frame pixels, smaller is nearer; 0 if the network gives none
-    float score; // 0..1 that it is visible; 1 if the network does not say
+    float score; // confidence that it is visible, 0..1; 1 if the network gives none
 };
 
-// A number that a stage gave a name: "yaw", "motion".
+// A named number from a stage: "yaw", "motion".
 struct tachy_named {
     const char *name;
     double value;
 };
 
-// A part of a frame that stages found, and what they know about it. Memory belongs to the result.
+// A part of a frame that stages found, with their findings about it. The result owns the memory.
 struct tachy_region {
     double x, y;       // centre, frame pixels as stored
     double w, h;       // extents along its own axes, frame pixels; >= 0
-    double angle;      // degrees clockwise that its upright is turned by, -180..180
-    int class_id;      // number of its class, from 0; -1: none
-    const char *label; // the class's name; NULL: the card names none
+    double angle;      // degrees clockwise by which its upright is turned, -180..180
+    int class_id;      // class number, from 0; -1: none
+    const char *label; // name of the class; NULL: the card has none
     float score;       // 0..1
-    int64_t track;     // the same number in every frame for the same thing; -1: not tracked
+    int64_t track;     // the same number in every frame for the same object; -1: not tracked
     const struct tachy_point *points;
     int nb_points;
     const float *embedding; // of unit length
@@ -58,9 +58,9 @@ struct tachy_result {
     float coverage;                          // share of the frame with alpha >= 0.5, 0..1
     const char *json;                        // mode json: the frame's line without newline,
                                              // see docs/segment.md, or ""; else NULL
-    const char *csv;                         // a row per region, each with a newline; NULL: the output is no CSV
-    const char *csv_columns;                 // with csv: the line that names the columns, with a newline
-    const struct tachy_region *regions;      // what stages found, in their order; NULL: nothing
+    const char *csv;                         // one row per region, each with a newline; NULL: the output is not CSV
+    const char *csv_columns;                 // with csv: the header line, with a newline
+    const struct tachy_region *regions;      // in the order of the stages; NULL: none
     int nb_regions;
     const struct tachy_named *values;        // of the frame; NULL: none
     int nb_values;

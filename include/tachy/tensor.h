@@ -17,10 +17,10 @@ enum tachy_dtype {
     TACHY_I8 = 4,
     TACHY_I32 = 5,
     TACHY_I64 = 6,
-    TACHY_BF16 = 7, // the upper half of a binary32; inside of plans alone
+    TACHY_BF16 = 7, // the upper half of a binary32; used only inside plans
 };
 
-#define TACHY_MAX_GPUS 16 // those that CUDA counts behind them are not used
+#define TACHY_MAX_GPUS 16 // further ones are not used
 
 enum tachy_mem {
     TACHY_HOST = 0,
@@ -29,13 +29,13 @@ enum tachy_mem {
 };
 
 struct tachy_tensor {
-    void *data; // first element; aligned to 64 bytes where the library allocates it
+    void *data; // first element; aligned to 64 bytes if the library allocates it
     enum tachy_dtype dtype;
     int rank;                        // 0 (scalar) .. TACHY_MAX_RANK
     int64_t shape[TACHY_MAX_RANK];   // elements, outermost first
     int64_t stride[TACHY_MAX_RANK];  // elements; all zero: dense, row-major
     enum tachy_mem mem;
-    int device; // ordinal where mem is TACHY_DEVICE
+    int device; // CUDA ordinal if mem is TACHY_DEVICE
 };
 
 // Bytes per element; 0 for an unknown type. Thread-safe.
@@ -43,10 +43,9 @@ TACHY_API size_t tachy_dtype_size(enum tachy_dtype t);
 // "float32", "float16", "uint8", "int8", "int32", "int64", "bfloat16", or "?". Static string.
 TACHY_API const char *tachy_dtype_name(enum tachy_dtype t);
 
-// Product of the shape: 1 for rank 0, 0 for an empty tensor, -1 where an extent is
-// negative or the product does not fit.
+// Product of the shape: 1 for rank 0, 0 for an empty tensor, -1 if an extent is negative or the product overflows.
 TACHY_API int64_t tachy_tensor_elements(const struct tachy_tensor *t);
-// Bytes of the dense tensor; 0 where tachy_tensor_elements() is -1 or 0.
+// Bytes of the dense tensor; 0 if tachy_tensor_elements() is -1 or 0.
 TACHY_API size_t tachy_tensor_bytes(const struct tachy_tensor *t);
 
 // Allocates dense host memory for t->shape and t->dtype, 64-byte aligned, not cleared, and
@@ -55,8 +54,9 @@ TACHY_API size_t tachy_tensor_bytes(const struct tachy_tensor *t);
 TACHY_API int tachy_tensor_alloc(struct tachy_tensor *t);
 TACHY_API void tachy_tensor_free(struct tachy_tensor *t);
 
-// Fills a dense host tensor with the same numbers every time: coarse and fine shapes as a picture has, from 0 to 1, or
-// noise without shapes from -1 to 1; bytes from 0 to 255. Whole numbers and float16: zeros. `t` may be NULL.
+// Fills a dense host tensor with the same numbers every time: PICTURE has coarse and fine shapes as a picture has, from
+// 0 to 1; NOISE has none, from -1 to 1. uint8 is filled from 0 to 255; other integers and float16 with zeros. `t` may
+// be NULL.
 enum tachy_pattern {
     TACHY_PATTERN_PICTURE,
     TACHY_PATTERN_NOISE,

@@ -5,21 +5,21 @@
 extern "C" {
 #endif
 
-// The limit of a run, in words, with evidence and a remedy. It follows from who waited for whom: the part that
+// The limit of a run, in words, with evidence and a remedy. It is inferred from who waited for whom: the part that
 // never waits is the one that all others wait for. docs/profile.md gives the rules.
 enum tachy_limit {
     TACHY_LIMIT_NONE = 0,    // too short to tell
-    TACHY_LIMIT_DECODE,      // frames are not decoded faster
-    TACHY_LIMIT_STAGE,       // a stage of the task that is no model
+    TACHY_LIMIT_DECODE,      // decoding is not fast enough
+    TACHY_LIMIT_STAGE,       // a stage of the task other than a model
     TACHY_LIMIT_TRANSFER,    // copies between host and device
     TACHY_LIMIT_ENGINE,      // a model's runs
-    TACHY_LIMIT_ENCODE,      // the sink does not take frames faster
+    TACHY_LIMIT_ENCODE,      // the sink does not take frames fast enough
     TACHY_LIMIT_DISK,        // reading the input, or writing the output
-    TACHY_LIMIT_MEMORY,      // the bound of the frames in flight, or the system is short of it
-    TACHY_LIMIT_THERMAL,     // the processor runs below its clock to stay cool
+    TACHY_LIMIT_MEMORY,      // the bound on frames in flight, or the system is short of memory
+    TACHY_LIMIT_THERMAL,     // the processor lowers its clock because of heat
     TACHY_LIMIT_ONE_CORE,    // one thread carries every frame while other cores are idle
-    TACHY_LIMIT_BATCH,       // runs of the model that are not full
-    TACHY_LIMIT_SOURCE_RATE, // frames come no faster: a camera, a paced source
+    TACHY_LIMIT_BATCH,       // the model runs with batches that are not full
+    TACHY_LIMIT_SOURCE_RATE, // frames arrive no faster: a camera, a paced source
     TACHY_LIMIT_COUNT
 };
 // "none", "decode", "stage", ..., "one-core-busy", "batch-too-small", "source-rate". Static string.
@@ -30,15 +30,15 @@ TACHY_API const char *tachy_limit_name(enum tachy_limit l);
 // Plain data: copying the struct copies everything.
 struct tachy_verdict {
     enum tachy_limit limit;
-    int step;              // that shows it, an index in tachy_summary.steps
-    char name[32];         // of the limit; of TACHY_LIMIT_STAGE the step's: "preprocess", ...
+    int step;              // the step in question, an index in tachy_summary.steps
+    char name[32];         // of the limit; for TACHY_LIMIT_STAGE the step's: "preprocess", ...
     char words[160];       // "Bottleneck: decoding. The workers waited for frames 62 % of the time."
-    char remedy[240];      // what to do; empty if nothing is to be done
+    char remedy[240];      // what to do; empty if there is nothing to do
     char without[48];      // "if decoding cost nothing": what expected_gain supposes; empty without a remedy
     double expected_gain;  // end-to-end speed-up if this limit vanished, up to the next one:
                            // >= 1; 0: not known
     int n_evidence;        // 0..TACHY_EVIDENCE_MAX
-    char evidence[TACHY_EVIDENCE_MAX][160]; // a figure each
+    char evidence[TACHY_EVIDENCE_MAX][160]; // one figure each
 };
 
 // The documented, stable JSON object (docs/profile.md). Free with tachy_free().
