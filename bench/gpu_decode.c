@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 
 // gpu_decode FILE [--sessions 1,4,8,14] [--seconds S] [--gpu N] [--window N] [--cpu] [--json]: how many
-// frames a second one file gives with so many decoders side by side, each taken by a thread of its own
+// frames per second one file gives with so many decoders side by side, each taken by a thread of its own
 // that gives the frame back at once. NVDEC, or with --cpu FFmpeg's decoders with a thread each.
 // A run ends with the file, or S seconds after every decoder has given a frame. `fps` counts from the first frame
 // behind the one that opening the file decodes, `steady_fps` from when every decoder has given one: a session of NVDEC

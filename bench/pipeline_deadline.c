@@ -1,4 +1,4 @@
-// The row "deadline" of bench/pipeline: 60 frames a second from a paced source, one worker whose
+// The row "deadline" of bench/pipeline: 60 frames per second from a paced source, one worker whose
 // work takes 25 ms, a deadline of 60 ms. What comes out keeps the deadline, is nearly all that the
 // worker can do, and what is shed is counted exactly. The same with steps down, where the task
 // can take over results; and an hour of it on a simulated clock, in which nothing grows.

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <tachy/profile.h>
 
-// Null source, null task, null sink: frames a second through the source's thread, two workers and
+// Null source, null task, null sink: frames per second through the source's thread, two workers and
 // the sink's thread, with and without a profile in turn.
 
 enum { ROUNDS = 9, MUST_FPS = 200000 };

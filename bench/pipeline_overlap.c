@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Three stages that each sleep for 4 ms a frame (who pushes, one worker, who pulls) against one such
+// Three stages that each sleep for 4 ms per frame (who pushes, one worker, who pulls) against one such
 // stage alone, in turn.
 
 enum { SLEEP_US = 4000, ROUNDS = 5 };

@@ -3,7 +3,7 @@
 //   build/bench/streams [--seconds 60] [--streams 64] [--workers 2] [--deadline MS] [--json FILE]
 //
 // Half of the time in mode all, from sources that give frames as fast as they are taken: no frame is lost.
-// Half in mode live, 30 frames a second each, far more than the workers can do: the latency of what is delivered
+// Half in mode live, 30 frames per second each, far more than the workers can do: the latency of what is delivered
 // has its 99th percentile within the deadline (1000 ms), and the least-served stream gets at least 0.8 of what the best
 // gets. Memory stays flat in both. Exit status 1 where a figure does not hold. TACHY_MODELS, TACHY_EP as for tachy.
 #include <jansson.h>

@@ -206,7 +206,7 @@ void keys_help(FILE *f, const struct verb *v); // the list, for a verb that runs
 struct prompt;
 struct prompt_params {
     bool catch_int; // Ctrl-C clears the line
-    // Called a few times a second by the thread that reads; false ends the reading.
+    // Called a few times per second by the thread that reads; false ends the reading.
     bool (*idle)(void *user);
     // Calls `add` for each word that may stand at the end of `line` in place of `word`, the last one there.
     void (*complete)(void *user, const char *line, const char *word, add_word *add, void *to);

@@ -158,7 +158,7 @@ static int refuse(const struct cli *c)
     return STATUS_OK;
 }
 
-// True where it became a job; else *status is how it ended.
+// True if it became a job; else *status is how it ended.
 static bool begin(struct shell *s, struct job *j, int argc, char **argv, int *status)
 {
     *status = cli_parse(&j->c, argc, argv);

@@ -21,7 +21,7 @@ int engine_ls(struct cli *c);    // engine_store.c
 int engine_gc(struct cli *c);    // engine_store.c
 
 // engine_memory.c: MiB by which the peak of the resident set of a process of its own grows from where ONNX
-// Runtime is loaded to after three runs of the model; NAN where it does not run or the system does not say.
+// Runtime is loaded to after three runs of the model; NAN if it does not run or the system does not say.
 double engine_memory(const struct tachy_engine_params *p);
 
 // engine_tensors.c: inputs with shapes of all sizes as a picture has, the same every time, from 0 to 1 (bytes: to

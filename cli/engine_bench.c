@@ -219,7 +219,7 @@ static void judge_there(const struct bench *b, struct bench_row *first)
     free_reference(reference);
 }
 
-// Errors of every row with the batch of `first`, which are NAN where there is no reference.
+// Errors of every row with the batch of `first`, which are NAN if there is no reference.
 static void judge(const struct bench *b, const struct bench_row *first)
 {
     double *reference[TACHY_MAX_IO] = {0};

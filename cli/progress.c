@@ -98,7 +98,7 @@ static bool show_pause(struct progress *p, const struct tachy_progress *now)
 bool progress_show(void *progress, const struct tachy_progress *now)
 {
     struct progress *p = progress;
-    double every = p->bar ? 0.24 : LINE_EVERY_S; // the caller comes about four times a second
+    double every = p->bar ? 0.24 : LINE_EVERY_S; // the caller comes about four times per second
     if (p->off || show_pause(p, now) || now->seconds - p->last_s < every)
         return true;
     p->last_s = now->seconds;

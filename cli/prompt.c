@@ -98,7 +98,7 @@ static void enqueue(void *user, FILE *f, const char *text)
     prompt_wake();
 }
 
-// Prints what waits; true where there was something.
+// Prints what waits; true if there was something.
 static bool print_queue(struct prompt *p)
 {
     pthread_mutex_lock(&p->lock);

@@ -22,7 +22,7 @@ void tachy_vmsg(const struct tachy_log *log, enum tachy_log_level level, const c
 // Logs at ERR and returns `err`: `return tachy_fail(log, TACHY_ERR_IO, "...", ...)`.
 int tachy_fail(const struct tachy_log *log, int err, const char *fmt, ...) TACHY_PRINTF(3, 4);
 
-// True where `cond` holds; else logs the condition's text and returns false.
+// True if `cond` holds; else logs the condition's text and returns false.
 #define TACHY_CHECK(log, cond)                                                                     \
     ((cond) || (tachy_msg((log), TACHY_LOG_ERR, "%s: the argument check `%s` failed", __func__,    \
                           #cond),                                                                  \
@@ -49,7 +49,7 @@ void tachy_aligned_free(void *p);
 char *tachy_asprintf(const char *fmt, ...) TACHY_PRINTF(1, 2);
 
 // $XDG_CACHE_HOME/tachy, $XDG_DATA_HOME/tachy (or ~/.cache, ~/.local/share); created.
-// Free with tachy_free(). NULL where no home can be found.
+// Free with tachy_free(). NULL if no home can be found.
 char *tachy_cache_dir(void);
 char *tachy_data_dir(void);
 

@@ -3,9 +3,9 @@
 // Where this library lies and what was installed beside it.
 
 // Folder of the file that holds the library's code: libtachy.so, or the program that it is
-// linked into. NULL where that cannot be found. Free with tachy_free().
+// linked into. NULL if that cannot be found. Free with tachy_free().
 char *tachy_code_dir(void);
 
 // Folder with lib/, wheels/ and venv/ that tools/setup fetched: $TACHY_DEPS, else
-// <code dir>/../.deps. NULL where there is no such folder. Free with tachy_free().
+// <code dir>/../.deps. NULL if there is no such folder. Free with tachy_free().
 char *tachy_deps_dir(void);

@@ -145,7 +145,7 @@ const char *tachy_cpu_name(void)
     return cpu_name;
 }
 
-// Cores that a cgroup v2 quota leaves, 0 where there is none.
+// Cores that a cgroup v2 quota leaves, 0 if there is none.
 static int quota_cores(void)
 {
     FILE *f = fopen("/sys/fs/cgroup/cpu.max", "r");

@@ -340,7 +340,7 @@ char *tachy_memory_report(struct tachy_memory *m)
     return text;
 }
 
-// A control group's limit in bytes; UINT64_MAX where there is none.
+// A control group's limit in bytes; UINT64_MAX if there is none.
 static uint64_t group_limit(const char *path)
 {
     unsigned long long v = 0;

@@ -6,7 +6,7 @@
 
 struct tachy_npy {
     char kind; // 'f', 'i' or 'u'
-    int size;  // bytes an element: 1, 2, 4 or 8
+    int size;  // bytes per element: 1, 2, 4 or 8
     int rank;  // 0..TACHY_MAX_RANK
     int64_t shape[TACHY_MAX_RANK];
     void *data; // dense; of a file that was read: free with tachy_npy_free()

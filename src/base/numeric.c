@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-static locale_t point; // the program's locale but for numbers; kept. 0: no memory, and nothing is changed
+static locale_t point; // the program's locale except numbers; kept. 0: no memory, and nothing is changed
 
 static void make_point(void)
 {

@@ -91,7 +91,7 @@ const struct tachy_option *tachy_option_by_key(const struct tachy_option *table,
     return by_habit(table, path, key);
 }
 
-// True where `path` lies below `section`.
+// True if `path` lies below `section`.
 static bool is_below(const char *path, const char *section)
 {
     size_t n = strlen(section);

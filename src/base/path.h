@@ -4,7 +4,7 @@
 #include <tachy/common.h>
 
 // Whether `path` is there but lies neither in the folder of the file `file` nor below it, once symbolic links are
-// followed: what a file that somebody sent must not name. False where it is not there.
+// followed: what a file that somebody sent must not name. False if it is not there.
 bool tachy_path_outside(const char *path, const char *file);
 
 // Whether a name ends in `tail`, in capitals or not; `name` may be NULL.
@@ -38,7 +38,7 @@ const char *tachy_path_number(const char *name, const char **end, int *digits);
 
 // Outputs that are text, a part for each frame.
 enum tachy_text_format { TACHY_TEXT_NONE = 0, TACHY_TEXT_JSON, TACHY_TEXT_CSV };
-// By the format's name ("json", "csv") where there is one, else by the file's: .json, .jsonl, .ndjson, .csv. Both may be
+// By the format's name ("json", "csv") if there is one, else by the file's: .json, .jsonl, .ndjson, .csv. Both may be
 // NULL.
 enum tachy_text_format tachy_text_format(const char *file, const char *format);
 

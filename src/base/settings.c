@@ -104,7 +104,7 @@ static bool parse_int(const struct tachy_option *o, const char *text, int64_t *o
            in_range(o, (double)from) && in_range(o, (double)*out);
 }
 
-// Sets the typed fields of *v; false where the text is not of the row's type and range.
+// Sets the typed fields of *v; false if the text is not of the row's type and range.
 static bool interpret(const struct tachy_option *o, const char *text, struct tachy_value *v)
 {
     switch (o->type) {
@@ -347,7 +347,7 @@ void tachy_settings_warn_planned(tachy_settings *s, const struct tachy_option *o
     tachy_msg(s->log, TACHY_LOG_WARN, "%s: %s has no effect yet: %s", origin, name, o->planned);
 }
 
-// A preset comes in before its name is set: where it cannot, the old one stands.
+// A preset comes in before its name is set: if it cannot, the old one stands.
 static int take_preset(tachy_settings *s, const struct tachy_option *o, const char *value)
 {
     struct tachy_value v = {0};

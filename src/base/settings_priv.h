@@ -30,7 +30,7 @@ struct tachy_settings {
     const struct tachy_option *options; // the table; static
     size_t nb_options;
     int files;           // read so far
-    bool *warned;        // one a row: that its part is not built yet was said
+    bool *warned;        // one per row: that its part is not built yet was said
     struct tachy_value values[]; // one a row of the table
 };
 
@@ -47,7 +47,7 @@ int tachy_value_parse_key(const struct tachy_option *o, const struct tachy_key *
 bool tachy_value_equal(const struct tachy_option *o, const struct tachy_value *a,
                        const struct tachy_value *b);
 
-// Says once that the option `name` (as the user wrote it) has no effect yet, where that is so.
+// Says once that the option `name` (as the user wrote it) has no effect yet, if that is so.
 void tachy_settings_warn_planned(tachy_settings *s, const struct tachy_option *o, const char *name,
                                  const char *origin);
 

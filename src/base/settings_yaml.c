@@ -32,7 +32,7 @@ struct loader {
     const char *preset; // its name; NULL: the file is no preset
     int rank;
     yaml_parser_t parser;
-    struct staged *staged; // one a row
+    struct staged *staged; // one per row
     struct seen *seen;          // every key is an option or a section: bounded by the table
     size_t n_seen;
 };
@@ -97,7 +97,7 @@ static int next_event(struct loader *l, yaml_event_t *e)
     return err;
 }
 
-// Text of a scalar event without NUL bytes in it; NULL where it has some.
+// Text of a scalar event without NUL bytes in it; NULL if it has some.
 static const char *scalar_text(const yaml_event_t *e)
 {
     const char *text = (const char *)e->data.scalar.value;

@@ -19,5 +19,5 @@ void tachy_backoff_init(struct tachy_backoff *b, int most, uint64_t quiet_ns);
 // A shortage while `tried` items were worked on. True: there is less to try with; false: one item
 // alone is too much. A shortage of more items than are allowed by now is old news and only counted.
 bool tachy_backoff_shortage(struct tachy_backoff *b, int tried, uint64_t now_ns);
-// Work went well. True where the number grew.
+// Work went well. True if the number grew.
 bool tachy_backoff_ok(struct tachy_backoff *b, uint64_t now_ns);

@@ -74,7 +74,7 @@ static struct tachy_bq_slot **bucket_of(const struct tachy_bq *q, const struct t
     return &q->lanes[(h >> 32) & q->mask];
 }
 
-// The link that points at the last item of the lane of `s`; its target is NULL where there is none.
+// The link that points at the last item of the lane of `s`; its target is NULL if there is none.
 static struct tachy_bq_slot **lane_of(const struct tachy_bq *q, const struct tachy_bq_slot *s)
 {
     struct tachy_bq_slot **link = bucket_of(q, s);

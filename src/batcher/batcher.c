@@ -180,7 +180,7 @@ static int check_submit(const tachy_batcher *b, const struct tachy_submit_params
                : TACHY_ERR_INVAL;
 }
 
-// A slot for a new item; NULL and *err where there is none.
+// A slot for a new item; NULL and *err if there is none.
 static struct tachy_bq_slot *wait_for_slot(tachy_batcher *b, bool nonblocking, int *err)
 {
     for (;;) {

@@ -66,7 +66,7 @@ struct tachy_batcher {
 
 // Now, and what is due by now is ripe.
 void tachy_batcher_tick(tachy_batcher *b);
-// Wakes an idle taker where there is something for it. After each change of the queue.
+// Wakes an idle taker if there is something for it. After each change of the queue.
 void tachy_batcher_wake(tachy_batcher *b);
 // `n` slots have become free.
 void tachy_batcher_space(tachy_batcher *b, int n);

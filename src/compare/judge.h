@@ -10,7 +10,7 @@ struct tachy_judge {
     int width, height; // of the frame before; 0: none
     float *before;     // alpha - truth of the frame before
     uint8_t *age;      // frames since truth was > 0.5; 0: it is; 255: 255 or more, or never
-    void *plane[4];    // scratch of gradient and connectivity, 4 bytes a pixel each
+    void *plane[4];    // scratch of gradient and connectivity, 4 bytes per pixel each
     double ghost_sum;  // over all frames: alpha where there may be ghosts,
     int64_t ghost_pixels; // and how many pixels these are
 };
@@ -22,9 +22,9 @@ int tachy_judge_frame(struct tachy_judge *j, const struct tachy_matte *m, const 
 void tachy_judge_free(struct tachy_judge *j);
 
 // gradient.c: sum of the squared difference of the two gradient magnitudes. `plane`: scratch, four
-// of 4 bytes a pixel.
+// of 4 bytes per pixel.
 double tachy_matte_gradient(const struct tachy_matte *m, const struct tachy_matte *truth, void *const plane[4]);
 
 // connectivity.c: sum of the absolute difference of the two degrees of connectedness. `plane`: scratch,
-// four of 4 bytes a pixel. NaN: out of memory.
+// four of 4 bytes per pixel. NaN: out of memory.
 double tachy_matte_connectivity(const struct tachy_matte *m, const struct tachy_matte *truth, void *const plane[4]);

@@ -15,7 +15,7 @@ struct tachy_sheet {
     struct {
         int64_t frame;
         double value[2];
-        struct tachy_tile tile[TACHY_TILES]; // v is NULL where there is none
+        struct tachy_tile tile[TACHY_TILES]; // v is NULL if there is none
     } row[TACHY_MATTE_METRICS];
 };
 

@@ -1,7 +1,7 @@
 #include "cuda/absdiff.h"
 #include "cuda/device.cuh"
 
-// 16 bytes a thread, a row of blocks over the row, rows in strides of the grid: every thread adds up
+// 16 bytes per thread, a row of blocks over the row, rows in strides of the grid: every thread adds up
 // what it saw and each block adds once.
 enum { THREADS = 256 };
 

@@ -14,7 +14,7 @@ __device__ static int sample(const params &p, const frame_params &f, int comp, i
     return (at<const uint16_t>(f.in[comp], y * p.in_stride[comp])[i] >> p.shift & 1023) - 512;
 }
 
-// Sums are brought to the scale of the weights of 4 x 4 pixels; `up`: pixels a sample, as a power of 2.
+// Sums are brought to the scale of the weights of 4 x 4 pixels; `up`: pixels per sample, as a power of 2.
 __device__ static int to_scale(const params &p, int sum, int up)
 {
     int down = max(2 * p.log2 - 4, 0);

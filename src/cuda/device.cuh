@@ -36,7 +36,7 @@ static inline int taken(cudaError_t status)
     return status;
 }
 
-// Of the current device; 1 where it does not say.
+// Of the current device; 1 if it does not say.
 static inline int attribute(cudaDeviceAttr which)
 {
     int device = 0, n = 0;

@@ -2,7 +2,7 @@
 #include "cuda/composite.h"
 
 // --edge natural: alpha of up to eight frames of one format and size, solved for around the boundaries of their masks
-// (ref/ref_edges.h) and evaluated at every pixel. Twin: postprocess/edges_frame.c and edges.c, in their order but for the sums
+// (ref/ref_edges.h) and evaluated at every pixel. Twin: postprocess/edges_frame.c and edges.c, in their order except the sums
 // that each step of conjugate gradients takes over the whole band.
 struct tachy_cuda_edges_eye {
     cuda_address mask;  // bytes

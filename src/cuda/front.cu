@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(THREADS) small(const __grid_constant__ params 
             colour_of(s, (level - 1) % 2, c)[i] = l.colour[c][i];
 }
 
-// Rows of one parity of a tile whose first cell is (x0, y0), but for those at its margin.
+// Rows of one parity of a tile whose first cell is (x0, y0), except those at its margin.
 __device__ static void tile_rows(const part_of_level &l, const uint8_t *settled, int w, int h, int x0, int y0, int odd)
 {
     enum { EACH = (CELLS / 2 + THREADS - 1) / THREADS };

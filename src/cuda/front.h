@@ -2,7 +2,7 @@
 #include "cuda/composite.h"
 
 // The frame with the person's own colours where alpha is neither 0 nor 255: estimated (ref/ref_foreground.h), and without a
-// screen's hue. Up to eight frames of one format and size. Twin: postprocess/front.c, foreground.c and despill.c, but for the
+// screen's hue. Up to eight frames of one format and size. Twin: postprocess/front.c, foreground.c and despill.c, except the
 // sums of the first colours and fused products: some samples are one code value off.
 enum { TACHY_CUDA_FRONT_CELL = 4, TACHY_CUDA_FRONT_LEVELS = 16, TACHY_CUDA_FRONT_PLANES = 16 };
 

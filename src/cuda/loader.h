@@ -5,7 +5,7 @@
 #include <tachy/common.h>
 
 // NVIDIA's libraries, loaded when they are first asked for: a program that links libtachy starts
-// where there is neither driver nor toolkit. A library that was found stays in the process, and
+// if there is neither driver nor toolkit. A library that was found stays in the process, and
 // with it its table of functions; both are the process's, which is why they are kept here and
 // shared. All functions may be called from any thread.
 

@@ -19,7 +19,7 @@ struct tachy_cuda_nms {
 TACHY_CUDA_LAUNCHER(nms, tachy_cuda_nms)
 
 static inline uint64_t tachy_cuda_nms_words(int boxes) { return ((uint64_t)boxes + 63) / 64; }
-// 134 MiB a picture for 32768 boxes, 136 KiB for 1000.
+// 134 MiB per picture for 32768 boxes, 136 KiB for 1000.
 static inline uint64_t tachy_cuda_nms_scratch(int boxes, int count)
 {
     uint64_t n = tachy_cuda_nms_words(boxes) * 64;

@@ -10,7 +10,7 @@ struct tachy_nvdec_kind {
     int bits;   // a sample
 };
 struct tachy_nvdec_caps {
-    bool supported; // all else is 0 where it is not
+    bool supported; // all else is 0 if it is not
     int engines;    // decoders of the chip that take it; 0: the driver does not say
     int min_width, min_height, max_width, max_height;
     int64_t max_blocks; // of 16x16 pixels in a picture

@@ -99,14 +99,14 @@ struct tachy_cuda_preprocess {
     struct tachy_cuda_pre_frame frame[TACHY_CUDA_PRE_FRAMES];
     struct tachy_cuda_pre_plan plan[TACHY_CUDA_PRE_PLANS];
     int frames, plans;
-    int rows; // lines that one warp makes one after the other, 1..TACHY_CUDA_PRE_ROWS; 0: chosen, but for `columns`
+    int rows; // lines that one warp makes one after the other, 1..TACHY_CUDA_PRE_ROWS; 0: chosen, except `columns`
     enum tachy_cuda_pre_kernel kernel; // no later one than this
 
     int planes;        // that are read: 1 (luma, packed), 2 (second one has pairs), 3
     int components;    // samples a pixel of the first plane: 1, 3, 4
     int bytes, shift;  // a sample: 1, or 2 with 10 bits shifted up by `shift`
 
-    // Tensor: byte steps. Interleaved: `channels` elements a pixel, planar: `channels` planes; those
+    // Tensor: byte steps. Interleaved: `channels` elements per pixel, planar: `channels` planes; those
     // behind the colours are written with 0.
     int64_t row, channel;
     int channels;

@@ -27,7 +27,7 @@ int curate_export_check(const tachy_settings *s, bool *pictures, const struct ta
 // Writes all forms that are asked for.
 int curate_export(struct curate *c);
 
-// A hard link, or a copy where there can be none; what is there already goes.
+// A hard link, or a copy if there can be none; what is there already goes.
 int curate_place_file(const char *from, const char *to, const struct tachy_log *log);
 
 // The regions of a task in a frame's line; NULL: none.

@@ -7,7 +7,7 @@
 
 struct tachy_ort_engine {
     struct tachy_session *session;
-    OrtIoBinding *binding; // NULL where the session is a plan
+    OrtIoBinding *binding; // NULL if the session is a plan
     OrtValue *in[TACHY_MAX_IO], *out[TACHY_MAX_IO]; // views of the caller's buffers
     const void *in_data[TACHY_MAX_IO], *out_data[TACHY_MAX_IO]; // ... at these addresses
     // Inputs on the host are bound before every run: what lies elsewhere when the graph runs is copied there by
@@ -31,7 +31,7 @@ struct tachy_ort_options {
 };
 
 // "arena=0|1", "profile=DIR" and "profile_runs=N" are the session's, names that start with
-// "session." ONNX Runtime's entries. What remains goes to the provider where there is `any`;
+// "session." ONNX Runtime's entries. What remains goes to the provider if there is `any`;
 // otherwise it is an error.
 int tachy_ort_options(struct tachy_ort_options *o, const tachy_engine *e, bool any);
 

@@ -8,7 +8,7 @@
 
 static struct tachy_ort_engine *priv(tachy_engine *e) { return (void *)e->priv; }
 
-// A model that is one plan but for nodes left to ONNX Runtime: an error where all was asked for, else
+// A model that is one plan except nodes left to ONNX Runtime: an error where all was asked for, else
 // said once.
 static int check_claim(tachy_engine *e, struct tachy_session *s)
 {

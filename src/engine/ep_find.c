@@ -12,7 +12,7 @@
 #define NAME "libtachy_ep.so"
 
 struct find {
-    char tried[600]; // names, or "NAME: WHY" where there is such a file and it is no good
+    char tried[600]; // names, or "NAME: WHY" if there is such a file and it is no good
     char *path;
     const struct tachy_ep_table *table;
 };

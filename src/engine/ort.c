@@ -114,7 +114,7 @@ static bool try_library(struct search *s, const char *name)
 {
     void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     const char *why = handle ? NULL : dlerror();
-    // "NAME: WHY" where there is such a file and it is no good.
+    // "NAME: WHY" if there is such a file and it is no good.
     note(s, why && access(name, F_OK) == 0 ? why : name);
     if (!handle)
         return false;
@@ -289,7 +289,7 @@ static json_t *provider_names(const struct tachy_ort *ort)
     return list;
 }
 
-// Our own provider's library; null where there is none.
+// Our own provider's library; null if there is none.
 static json_t *own_provider(void)
 {
     const struct tachy_ep_table *table;

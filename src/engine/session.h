@@ -10,7 +10,7 @@
 // a plan.
 struct tachy_session {
     struct tachy_ort *ort;
-    OrtSession *session; // NULL where `plan` is what runs
+    OrtSession *session; // NULL if `plan` is what runs
     struct tachy_io in[TACHY_MAX_IO], out[TACHY_MAX_IO]; // names are owned
     int n_in, n_out;
     // Of the provider tachy: the plan that covers the whole model, and which of the model's inputs and
@@ -49,7 +49,7 @@ struct tachy_session_look {
 struct tachy_session_params {
     const char *path;
     int threads;
-    int batch;     // fixes the leading dimension where it is free and has a name; 0: leave it
+    int batch;     // fixes the leading dimension if it is free and has a name; 0: leave it
     const struct tachy_io *shapes; // the same for other dimensions: see tachy_engine_params
     int nb_shapes;
     const struct tachy_engine_constant *constants; // see there

@@ -35,7 +35,7 @@ static void steps_free(struct tachy_steps *t)
     free(t);
 }
 
-// The node's name; the operator's and a number where it has none, or shares it with a step before.
+// The node's name; the operator's and a number if it has none, or shares it with a step before.
 static char *name_of(const struct tachy_steps *t, const struct tachy_ep_step *s, int i)
 {
     bool taken = !*s->name;

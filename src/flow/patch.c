@@ -6,7 +6,7 @@
 #include <math.h>
 
 // Differences count without their mean over the patch, so that a change of exposure does not move it. Sums are kept in
-// eight lanes, one a column, and added up in one order: what a compiler makes of the loops gives the same bits.
+// eight lanes, one per column, and added up in one order: what a compiler makes of the loops gives the same bits.
 
 enum { N = FLOW_PATCH, AREA = FLOW_PATCH * FLOW_PATCH, STEPS = 10, STEP = 4 }; // STEP: from patch to patch
 #define LEAST_STEP 1e-4f // squared, in pixels

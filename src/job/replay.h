@@ -32,7 +32,7 @@ struct replay {
     struct tachy_item item; // of the stage in work; its frame is borrowed
 };
 
-// replay_load.c: the index and its frames; `r` is zeroed but for p.
+// replay_load.c: the index and its frames; `r` is zeroed except p.
 int replay_load(struct replay *r);
 void replay_unload(struct replay *r);
 // Settings of the saved run under those of the caller.

@@ -17,7 +17,7 @@ int tachy_frame_pool_open_gpu(tachy_frame_pool **out, struct tachy_gpu *g, enum 
                               int width, int height);
 
 // The same in any memory: pinned frames are the host's, laid out as the GPU's, which copies into them by itself. `g` is
-// not looked at for TACHY_HOST; TACHY_ERR_INVAL where other memory has none.
+// not looked at for TACHY_HOST; TACHY_ERR_INVAL if other memory has none.
 int tachy_frame_pool_open_mem(tachy_frame_pool **out, struct tachy_gpu *g, enum tachy_mem mem,
                                 enum tachy_pix format, int width, int height);
 

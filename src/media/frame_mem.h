@@ -7,7 +7,7 @@
 // planes that hold as many rows of as many samples. Else TACHY_ERR_INVAL with a sentence that begins with `who`.
 int tachy_frame_check(const tachy_frame *f, const struct tachy_log *log, const char *who);
 
-// For all that reads pixels on the CPU: TACHY_OK where it can read this frame's, else
+// For all that reads pixels on the CPU: TACHY_OK if it can read this frame's, else
 // TACHY_ERR_UNSUPPORTED with a sentence that begins with `who` ("the output").
 int tachy_frame_need_host(const tachy_frame *f, const struct tachy_log *log, const char *who);
 

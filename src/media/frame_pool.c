@@ -20,7 +20,7 @@ struct tachy_frame_pool {
     size_t nb_idle, capacity; // capacity >= frames that exist, so that a put cannot fail
     size_t out;
     bool closed;
-    struct share *shares; // one a frame, where memory is counted
+    struct share *shares; // one per frame, where memory is counted
 
     struct tachy_memory *memory; // NULL: not counted
     struct tachy_cache cache;

@@ -42,7 +42,7 @@ struct tachy_av_cuda {
 };
 // As tachy_av_device_open(), without FFmpeg's initialisation, which needs a driver.
 int tachy_av_device_alloc(AVBufferRef **out, struct tachy_gpu *g);
-// The GPU of a picture in CUDA memory; NULL where its device was not made by us.
+// The GPU of a picture in CUDA memory; NULL if its device was not made by us.
 struct tachy_gpu *tachy_av_gpu(const AVFrame *av);
 // Leaves out of f what `av` says is cropped to the left and above. False: that is all of it.
 bool tachy_av_crop(const AVFrame *av, tachy_frame *f);

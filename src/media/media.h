@@ -11,7 +11,7 @@
 // The bridge between our frames and FFmpeg's. The only header besides side.h with FFmpeg
 // types that other folders (source, sink) include.
 
-// Formats: TACHY_PIX_NONE / AV_PIX_FMT_NONE where there is no counterpart. The deprecated
+// Formats: TACHY_PIX_NONE / AV_PIX_FMT_NONE if there is no counterpart. The deprecated
 // yuvj* formats map to the plain ones (their full range is set by tachy_frame_from_av()).
 enum tachy_pix tachy_pix_from_av(enum AVPixelFormat f);
 enum AVPixelFormat tachy_pix_to_av(enum tachy_pix f);

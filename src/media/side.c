@@ -19,7 +19,7 @@ struct fifo {
 
 struct tachy_side_queue {
     pthread_mutex_t lock; // holds everything here, and given_up of the streams
-    struct fifo *fifos;   // one a stream; made at the first put
+    struct fifo *fifos;   // one per stream; made at the first put
     int nb_fifos;
     size_t bytes;
     bool ended;

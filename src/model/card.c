@@ -419,7 +419,7 @@ static void read_card(struct card_reader *r, struct card_doc *d)
     read_memory(r, root, d);
 }
 
-// The part of a path before its last slash, "." where there is none.
+// The part of a path before its last slash, "." if there is none.
 static char *folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');

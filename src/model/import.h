@@ -45,7 +45,7 @@ int import_get(struct import *im, int i, enum import_form form);
 enum import_form import_form(const struct import *im, int i);
 bool import_is_const(const struct import *im, int i);
 
-// Hands over the i-th output; TACHY_ERR_FORMAT where its shape is not the file's.
+// Hands over the i-th output; TACHY_ERR_FORMAT if its shape is not the file's.
 int import_set(struct import *im, int i, enum import_form form, int value);
 // The same, followed by the fused activation of schema number `act`.
 int import_set_act(struct import *im, int i, enum import_form form, int value, int act);

@@ -55,7 +55,7 @@ static bool conv_inputs(const struct import *im, int x, int w)
            b->elements && import_dtype(a) == ONNX_FLOAT && import_dtype(b) == ONNX_FLOAT;
 }
 
-// The bias as a vector of `n`; *out 0 where there is none.
+// The bias as a vector of `n`; *out 0 if there is none.
 static bool conv_bias(struct import *im, int i, int64_t n, int *out)
 {
     const struct tflite_tensor *t = import_tensor(im, i);

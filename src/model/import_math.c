@@ -205,7 +205,7 @@ int import_pass(struct import *im)
 
 // Reductions.
 
-// The axes of input 1 as a set of bits; 0 where they are damaged.
+// The axes of input 1 as a set of bits; 0 if they are damaged.
 static unsigned read_axes(struct import *im, int rank)
 {
     int64_t v[TFLITE_MAX_RANK];

@@ -38,7 +38,7 @@ static uint32_t load32(struct tflite_bytes *b, size_t at) { return (uint32_t)loa
 // FlatBuffers tables, vectors and strings.
 
 // Follows the offset stored at `at`. Offsets are unsigned and point forward, so no chain of
-// them can loop. 0 where it leaves the file.
+// them can loop. 0 if it leaves the file.
 static size_t follow(struct tflite_bytes *b, size_t at)
 {
     uint32_t off = load32(b, at);

@@ -123,7 +123,7 @@ struct tflite_op {
     size_t custom_size;
     int n_in, n_out;
     struct tflite_vector in, out; // int32 tensor numbers; read with tflite_in(), tflite_out()
-    struct tflite_table options;  // `at` 0 where the file has none
+    struct tflite_table options;  // `at` 0 if the file has none
     const uint8_t *raw;           // custom options, NULL: none
     size_t raw_size;
 };
@@ -176,5 +176,5 @@ float tflite_half(uint16_t h);
 size_t tflite_type_size(int type);
 
 // Writes the elements of a sparse constant (DENSIFY) into `dense`, which has t->elements
-// elements of tflite_type_size() bytes, zeroed. False where the encoding is damaged.
+// elements of tflite_type_size() bytes, zeroed. False if the encoding is damaged.
 bool tflite_densify(const struct tflite_model *m, const struct tflite_tensor *t, uint8_t *dense);

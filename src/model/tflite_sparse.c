@@ -94,7 +94,7 @@ static bool visit(struct walk *w, int k, int64_t node, int64_t at)
     return true;
 }
 
-// Which dimension each level walks along and by what step; false where that is not one
+// Which dimension each level walks along and by what step; false if that is not one
 // permutation of the dimensions and their blocks.
 static bool place_levels(struct walk *w, struct tflite_vector order, struct tflite_vector blocks)
 {

@@ -88,7 +88,7 @@ int onnx_input(struct onnx_graph *g, const char *name, int dtype, const struct o
 // Marks a value as the next output under this name (copied).
 void onnx_output(struct onnx_graph *g, int value, const char *name);
 
-// A constant with zeroed data, for the caller to fill: g->values[it].data (NULL where it has
+// A constant with zeroed data, for the caller to fill: g->values[it].data (NULL if it has
 // no elements).
 int onnx_const(struct onnx_graph *g, int dtype, const struct onnx_shape *s);
 int onnx_ints(struct onnx_graph *g, int n, const int64_t *v); // rank 1, ONNX_INT64
@@ -107,7 +107,7 @@ void onnx_set_int(struct onnx_node *n, const char *name, int64_t v);
 void onnx_set_ints(struct onnx_node *n, const char *name, int count, const int64_t *v);
 void onnx_set_float(struct onnx_node *n, const char *name, float v);
 void onnx_set_string(struct onnx_node *n, const char *name, const char *v);
-// NULL where the node has no such attribute.
+// NULL if the node has no such attribute.
 struct onnx_attr *onnx_find(struct onnx_node *n, const char *name);
 
 // Shorthands.

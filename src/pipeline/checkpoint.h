@@ -33,7 +33,7 @@ void checkpoint_close(struct checkpoint *c);
 // which the cut is told. Any thread. Returns `err`, or TACHY_ERR_NOMEM.
 int checkpoint_add(struct checkpoint *c, int64_t id, int part, struct checkpoint_bytes *b,
                    int err);
-// All parts behind frame `id` as one block, to be freed; {NULL, 0} where there are none to be had.
+// All parts behind frame `id` as one block, to be freed; {NULL, 0} if there are none to be had.
 // TACHY_ERR_STATE: one is missing.
 int checkpoint_take(struct checkpoint *c, int64_t id, struct checkpoint_bytes *all);
 // Where the parts lie in such a block; size 0 of those that are not in c->parts. TACHY_ERR_FORMAT.

@@ -25,7 +25,7 @@ struct tachy_control {
     struct tachy_summary last;   // of the run that ended last
     double last_paused_s;
     int64_t last_total;
-    struct tachy_totals past;    // of the runs that have ended, but for the steps
+    struct tachy_totals past;    // of the runs that have ended, except the steps
     struct tachy_rows steps;    // of all runs
     struct tachy_prof *past_prof;
 };

@@ -13,7 +13,7 @@
 // down and up never alternate faster; it is `hold_ns` at first, doubles (up to `hold_max_ns`) each
 // time that a step up is taken back within it, and is `hold_ns` again once one has lasted so long.
 
-struct tachy_controller_params { // {0} but for `steps`: defaults
+struct tachy_controller_params { // {0} except `steps`: defaults
     unsigned steps;       // bits 1 << enum tachy_degrade: what the pipeline can do
     uint64_t down_ns;     // 0: 500 ms
     uint64_t hold_ns;     // 0: 3 s

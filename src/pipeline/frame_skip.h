@@ -23,7 +23,7 @@ struct tachy_frame_skip {
         bool similar;                     // this frame is within `threshold`
         bool inferred;                    // the frame before this one was
     } eye[TACHY_MAX_EYES];
-    _Atomic int64_t similar, alternate; // results taken over, one an eye
+    _Atomic int64_t similar, alternate; // results taken over, one per eye
 };
 
 void tachy_frame_skip_open(struct tachy_frame_skip *s, int eyes, enum tachy_stereo stereo,

@@ -421,7 +421,7 @@ static int measure_encode(struct light_bench *b, struct light_lane *lanes, int n
         return TACHY_OK;
     if (l->of[b->encode] == TACHY_RESOURCE_NVENC)
         return measure_nvenc(b, lanes, n, l);
-    // One encoder with threads of its own, then one a core, where there is room for them: what gives the most counts.
+    // One encoder with threads of its own, then one per core, if there is room for them: what gives the most counts.
     double one = rate_of(b, lanes, 1, b->encode, &err), many = 0;
     if (err == TACHY_OK && n > 1)
         many = rate_of(b, lanes, n, b->encode, &(int){0});

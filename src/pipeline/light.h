@@ -15,7 +15,7 @@ struct tachy_light_params {
     const struct tachy_source_params *source; // url and side are ignored
     tachy_sink *sink; // its settings are used for encoders of its own; NULL: no encode step
     const struct tachy_video_info *input, *output;
-    int workers;           // 0: one a core
+    int workers;           // 0: one per core
     int group;             // frames that a worker takes through its steps at once; 0: 1
     double seconds;        // for each step in all; 0: 0.4
     bool gpu_only;         // what the cores do is not measured
@@ -25,5 +25,5 @@ struct tachy_light_params {
 // Measures each step TACHY_LIGHT_ROUNDS times for a short while, the steps in turn, so that what
 // else the machine does falls on all of them, and adds the rates to *l (zeroed before the first
 // call; calls before and after a run are added up).
-// TACHY_ERR_UNSUPPORTED where the source cannot be opened a second time (a pipe).
+// TACHY_ERR_UNSUPPORTED if the source cannot be opened a second time (a pipe).
 int tachy_light_measure(const struct tachy_light_params *p, struct tachy_light *l);

@@ -90,7 +90,7 @@ struct sessions {
     double seconds, most; // the highest rate so far
 };
 
-// Frames a second of n sessions together, *rate is 0 before; 0 where the device has no room for so many. A loaded machine may need
+// Frames a second of n sessions together, *rate is 0 before; 0 if the device has no room for so many. A loaded machine may need
 // longer for a first frame than it was given.
 static int sessions_rate(void *user, int n, double *rate)
 {

@@ -44,7 +44,7 @@ struct light_lane {
     int step;
     void *worker[TACHY_MAX_STAGES];
     void *state[TACHY_MAX_STAGES]; // of a stream of the lane's own
-    struct tachy_item *items; // one a frame, processed up to the step before
+    struct tachy_item *items; // one per frame, processed up to the step before
     int next;                 // of items
     tachy_source *source;     // for decoding
     tachy_sink *sink;         // for encoding, one round long

@@ -26,7 +26,7 @@ struct tachy_live {
     pthread_mutex_t lock; // guards the rest
     struct tachy_controller controller;
     bool controlled; // there is a deadline to hold and a step to take
-    struct tachy_frame_skip skip; // of the thread that takes, but for its counts
+    struct tachy_frame_skip skip; // of the thread that takes, except its counts
     struct tachy_live_waiting {
         tachy_frame *frame; // a reference; NULL: nobody waits
         uint64_t stamp;     // the caller's

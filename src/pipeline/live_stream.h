@@ -17,7 +17,7 @@ struct live_stream;
 // take over results.
 int live_stream_open(struct live_stream **out, tachy_task *t,
                      const struct tachy_live_params *p, const struct tachy_log *log);
-// NULL where the pipeline needs none: every frame is worked on, none is skipped.
+// NULL if the pipeline needs none: every frame is worked on, none is skipped.
 const struct pipeline_policy *live_stream_policy(const struct live_stream *ls);
 // Before the first push. The stream must outlive every call but close.
 void live_stream_start(struct live_stream *ls, tachy_stream *s);

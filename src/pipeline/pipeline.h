@@ -87,7 +87,7 @@ struct pipeline_bind {
     struct pipeline_batcher *batcher; // NULL: workers run the model themselves
 };
 
-// The turn of an ordered span. Under the pipeline's lock, but for `prof`.
+// The turn of an ordered span. Under the pipeline's lock, except `prof`.
 struct pipeline_turn {
     int64_t next; // everything below has passed
     bool taken;   // the item there, and maybe some after it, are in the queue or with a worker
@@ -180,7 +180,7 @@ struct tachy_stream {
     bool leaving;
     uint64_t sampled, sampled_memory; // last sample, and last one with the process's memory, ticks
 
-    // Figures of this stream alone, one a worker, for a run that shares a pipeline; NULL: off.
+    // Figures of this stream alone, one per worker, for a run that shares a pipeline; NULL: off.
     struct tachy_prof **figures;
 };
 
@@ -278,12 +278,12 @@ void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job
 int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int most);
 // Takes a stream's jobs out.
 void pipeline_queue_purge(struct tachy_pipeline *p, const tachy_stream *s);
-// Wakes a worker where there is work and none is on its way.
+// Wakes a worker if there is work and none is on its way.
 void pipeline_queue_wake(struct tachy_pipeline *p);
 
-// ---- pipeline_turn.c: all under `lock` but for those that say otherwise ----
+// ---- pipeline_turn.c: all under `lock` except those that say otherwise ----
 
-// Claims the turn of ordered span k, where it is free and the next item is parked there: up to `most` items one after
+// Claims the turn of ordered span k, if it is free and the next item is parked there: up to `most` items one after
 // another are READY then. Returns how many, 0: none; seq[] are their positions.
 int pipeline_turn_claim(tachy_stream *s, int k, int64_t seq[], int most);
 // Adds parked items after the n of the turn; returns how many it has then.
@@ -299,9 +299,9 @@ void pipeline_turn_look_all(tachy_stream *s);
 int pipeline_turn_over(tachy_stream *s, int k, int64_t last, int64_t seq[]);
 // Leaves items of the caller that are before a span to other workers. Takes the lock.
 void pipeline_turn_leave(tachy_stream *s, const int64_t seq[], int n);
-// Whether the item may go into the span that writes; false: it is parked now. Takes the lock where need be.
+// Whether the item may go into the span that writes; false: it is parked now. Takes the lock if needed.
 bool pipeline_gate(tachy_stream *s, int64_t seq);
-// Pull has gone on: queues what is parked there and may go on now. Takes the lock where need be.
+// Pull has gone on: queues what is parked there and may go on now. Takes the lock if needed.
 void pipeline_gate_open(tachy_stream *s);
 
 // ---- pipeline_work.c ----
@@ -318,11 +318,11 @@ void pipeline_give_up(tachy_stream *s, struct pipeline_slot *slot);
 
 // ---- pipeline_batch.c ----
 
-// Under `join`. The batcher of the task's model; NULL where the batch is one or the model takes
+// Under `join`. The batcher of the task's model; NULL if the batch is one or the model takes
 // one picture a run.
 int pipeline_batch_get(struct tachy_pipeline *p, tachy_task *task, struct pipeline_batcher **out);
 void pipeline_batch_put(struct tachy_pipeline *p, struct pipeline_batcher *b);
-// Hands an item to the batcher of its span; it comes back as a job of the next one, also where that fails.
+// Hands an item to the batcher of its span; it comes back as a job of the next one, also if that fails.
 void pipeline_batch_submit(tachy_stream *s, int64_t seq);
 // The stream has ended: its items wait for no others.
 void pipeline_batch_end(tachy_stream *s);

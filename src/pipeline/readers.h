@@ -45,7 +45,7 @@ struct run_readers {
 };
 
 // Decides how many decoders there are: as many as the source was opened with; where that is 0,
-// one a core where the task lets go of its pictures before they are in order, else 1.
+// one per core where the task lets go of its pictures before they are in order, else 1.
 int run_readers_open(struct run_readers *r, tachy_source *source, tachy_stream *stream,
                      struct tachy_profile *profile, const struct tachy_log *log);
 // After it: whether more decoders than there are could be had with the same output, one a core at

@@ -131,7 +131,7 @@ struct progress_state {
     double fps;
 };
 
-// About four times a second.
+// About four times per second.
 static void report_progress(struct run *r, struct progress_state *ps, bool last)
 {
     uint64_t now = tachy_now_ns();

@@ -9,7 +9,7 @@ struct run_light {
     const struct tachy_video_info *input, *output; // of the stream
     struct tachy_rows *steps;   // the pipeline's
     int group;                   // of its frames that a worker takes at once
-    int nb;                      // GPUs; 1 where there is one or none
+    int nb;                      // GPUs; 1 if there is one or none
     int gpu[TACHY_MAX_GPUS];     // CUDA's ordinals
     struct tachy_light *samples; // of each; NULL: nothing is measured
 };

@@ -11,7 +11,7 @@ enum pipeline_span_kind {
 
 struct pipeline_span {
     enum pipeline_span_kind kind;
-    int first, end; // stages first .. end - 1; none where an ordered span only keeps and copies results
+    int first, end; // stages first .. end - 1; none if an ordered span only keeps and copies results
     int ahead;      // ordered: items after it that wait before the span when an item has its turn; of its first stage
     bool writes;    // of those that begin with the first stage that writes: only what is nearly due goes in
     bool copies;    // ordered: results are kept and taken over first

@@ -106,7 +106,7 @@ void pipeline_empty_slot(tachy_stream *s, struct pipeline_slot *slot)
     give_priv(s, &slot->item);
 }
 
-// Makes the filled slot known. TACHY_ERR_STATE where the stream has been ended meanwhile.
+// Makes the filled slot known. TACHY_ERR_STATE if the stream has been ended meanwhile.
 static int publish(tachy_stream *s, int64_t seq, bool hole)
 {
     struct tachy_pipeline *p = s->pipeline;
@@ -348,7 +348,7 @@ static int next_done(tachy_stream *s, int timeout_ms, int64_t *at)
     }
 }
 
-// The item at `n` is done but for what its composite may have left to another device.
+// The item at `n` is done except what its composite may have left to another device.
 static int settle(tachy_stream *s, int64_t n)
 {
     int err = tachy_task_sync(s->bind->task, &pipeline_slot(s, n)->item);

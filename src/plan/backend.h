@@ -72,7 +72,7 @@ struct tachy_plan_info {
 
 // One step of a plan.
 struct tachy_plan_step {
-    const char *op, *name; // of the node it comes from, "" where it has none; the plan's memory
+    const char *op, *name; // of the node it comes from, "" if it has none; the plan's memory
     size_t bytes;          // of its output
     struct tachy_layer_cost cost; // zeros: the back end does not tell, or nothing is computed
 };
@@ -100,7 +100,7 @@ struct plan_backend {
     int (*open)(struct tachy_plan **out, const struct tachy_graph *g, const struct tachy_plan_params *p);
     void (*close)(struct tachy_plan *p);
     void (*info)(const struct tachy_plan *p, struct tachy_plan_info *info);
-    // Which kernel runs each shape, one a line, for tachy_plan_params. The plan's memory.
+    // Which kernel runs each shape, one per line, for tachy_plan_params. The plan's memory.
     const char *(*choice)(const struct tachy_plan *p);
     void (*step)(const struct tachy_plan *p, int i, struct tachy_plan_step *step);
     // Runs once and waits for the result. `in` and `out` lie in host memory, dense in ONNX's order, in

@@ -19,6 +19,6 @@ int tachy_f64_open(struct tachy_f64 **out, const struct tachy_graph *g, const vo
 const double *tachy_f64_value(const struct tachy_f64 *f, const struct tachy_value *v);
 void tachy_f64_close(struct tachy_f64 **f); // NULL inside is allowed
 
-// L2 norm of got - want over the L2 norm of want; 0 where both are all zeros, infinite where only
+// L2 norm of got - want over the L2 norm of want; 0 if both are all zeros, infinite where only
 // `want` is or where one is no number and the other is.
 double tachy_f64_error(const float *got, const double *want, int64_t n);

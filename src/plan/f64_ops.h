@@ -6,7 +6,7 @@
 // A node while it is evaluated.
 struct f64_node {
     const struct tachy_node *n;
-    const double *const *in; // by the node's inputs; NULL where absent
+    const double *const *in; // by the node's inputs; NULL if absent
     double *out;             // zeroed
 };
 

@@ -62,7 +62,7 @@ enum tachy_plan_act {
     TACHY_PLAN_RELU,
     TACHY_PLAN_CLIP,       // min(max(x, a), b); Relu6 is 0, 6
     TACHY_PLAN_LEAKY,      // x < 0 ? a x : x
-    TACHY_PLAN_PRELU,      // the slope is an input, one a channel or one for all
+    TACHY_PLAN_PRELU,      // the slope is an input, one per channel or one for all
     TACHY_PLAN_SIGMOID,
     TACHY_PLAN_HSIGMOID,   // min(max(a x + b, 0), 1)
     TACHY_PLAN_HSWISH,     // x min(max(x / 6 + 1/2, 0), 1)
@@ -349,7 +349,7 @@ bool tachy_node_set_inputs(struct tachy_graph *g, struct tachy_node *n, int nb_i
 void tachy_graph_replace(struct tachy_graph *g, struct tachy_value *from, struct tachy_value *to);
 // Takes a node out. Its output must have no uses.
 void tachy_graph_remove(struct tachy_graph *g, struct tachy_node *n);
-// The only node that uses `v`; NULL where there are none, several, or the graph's output is one.
+// The only node that uses `v`; NULL if there are none, several, or the graph's output is one.
 static inline struct tachy_node *tachy_value_user(const struct tachy_value *v)
 {
     return v->uses == 1 && v->used ? v->used->by : NULL;

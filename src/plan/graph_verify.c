@@ -47,7 +47,7 @@ static bool is_bias(const struct tachy_value *v, int64_t channels)
     return !v || tachy_value_elements(v) == channels;
 }
 
-// What a window that slides over one axis makes; -1 where it does not fit.
+// What a window that slides over one axis makes; -1 if it does not fit.
 static int64_t windows(int64_t size, int kernel, int stride, int dilation, int before, int after)
 {
     if (kernel < 1 || stride < 1 || dilation < 1 || before < 0 || after < 0)

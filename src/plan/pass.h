@@ -47,7 +47,7 @@ int tachy_plan_activations(struct tachy_graph *g);
 int tachy_plan_gelu(struct tachy_graph *g);
 // PRelu out of the sums that exporters write where their runtime has none.
 int tachy_plan_prelu(struct tachy_graph *g);
-// Convolutions of one tap go in front of the resize that they read, where that is less work.
+// Convolutions of one tap go in front of the resize that they read, if that is less work.
 int tachy_plan_resize(struct tachy_graph *g);
 // Means over sums and over resized pictures become means of what is in front of them.
 int tachy_plan_mean(struct tachy_graph *g);

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-// Products and sums with constants: y = scale x + shift, one of each for all numbers or one a channel.
+// Products and sums with constants: y = scale x + shift, one of each for all numbers or one per channel.
 // Those that follow each other become one; one in front of a convolution or behind it goes into the weights.
 // A depthwise convolution of one tap is one of them.
 

@@ -53,7 +53,7 @@ static inline bool pass_is_tap(const struct tachy_node *n)
     return true;
 }
 
-// What a constant is for channel `c` of the pictures `like`, where it is one number or one a channel.
+// What a constant is for channel `c` of the pictures `like`, where it is one number or one per channel.
 static inline bool pass_of_channel(const struct tachy_value *v, const struct tachy_value *like, int64_t c,
                                    float *to)
 {

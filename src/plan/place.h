@@ -7,7 +7,7 @@
 // The base of an address. Inputs follow, then outputs, then values with memory of their own.
 enum { BASE_ARENA, BASE_WEIGHTS, BASE_SCRATCH, BASE_INPUTS };
 
-// A tensor before a run says where it lies: `v.data` is NULL, `base` NO_BASE where there is none.
+// A tensor before a run says where it lies: `v.data` is NULL, `base` NO_BASE if there is none.
 enum { NO_BASE = -1 };
 struct plan_ref {
     int base;
@@ -42,7 +42,7 @@ struct plan_place_rules {
     const struct plan_beside *beside;
 };
 // Memory of every value that a node makes: addresses instead of copies for Reshape, Transpose,
-// Slice and Concat where that can be, the rest coloured by lifetime.
+// Slice and Concat if that can be, the rest coloured by lifetime.
 int plan_place(struct plan_places *p, const struct tachy_graph *g, const struct plan_place_rules *rules);
 void plan_place_free(struct plan_places *p);
 // A mean over the pixels of a picture with its channels last, which can be read from sums of rows.

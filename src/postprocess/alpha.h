@@ -35,7 +35,7 @@ struct tachy_alpha_eye {
     int key[4];         // what `across` was built for
 };
 
-// Takes an eye's mask and refinement (or NULL); false where one has no data or no size.
+// Takes an eye's mask and refinement (or NULL); false if one has no data or no size.
 bool tachy_alpha_eye_set(struct tachy_alpha_eye *e, const struct tachy_mask *m, const struct tachy_refine *f);
 // Sets x0 .. y1; false: no pixel of the frame lies in the region.
 bool tachy_alpha_clip(struct tachy_alpha_eye *e, int width, int height);

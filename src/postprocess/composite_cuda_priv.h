@@ -67,7 +67,7 @@ int tachy_composite_cuda_shaped(struct tachy_composite_cuda *c, const item *it, 
 
 struct tachy_composite_cuda_blur {
     struct tachy_blur b;
-    size_t alpha, cells, plane, all; // bytes a frame
+    size_t alpha, cells, plane, all; // bytes per frame
     int stride;                      // words
 };
 struct tachy_composite_cuda_blur tachy_composite_cuda_blur_of(const struct tachy_composite_cuda *c,

@@ -122,7 +122,7 @@ struct tachy_alpha_out {
     uint16_t alpha10[256]; // 8-bit alpha to 10 bits
 };
 int tachy_alpha_out_prepare(struct tachy_alpha_out *o, const tachy_frame *f, enum tachy_pix to);
-// Rows y and (for 4:2:0, where there is one) y + 1 of the picture; alpha: one row each.
+// Rows y and (for 4:2:0, if there is one) y + 1 of the picture; alpha: one row each.
 void tachy_alpha_out_rows(struct tachy_alpha_out *o, const tachy_frame *f, int y, int rows,
                           const uint8_t *const alpha[2], uint8_t *const dst[4],
                           const ptrdiff_t stride[4]);

@@ -4,7 +4,7 @@
 
 #include <tachy/frame.h>
 
-// A picture of 8-bit 4:2:0 or 4:4:4 brought to another size, and where that is needed to another matrix, range and
+// A picture of 8-bit 4:2:0 or 4:4:4 brought to another size, and if that is needed to another matrix, range and
 // depth, on a GPU: what tachy_convert_frame() does on the CPU, for pictures that come frame by frame (a video behind).
 // By the same filter: along an axis that grows it is bilinear, else the mean of what a sample covers, and chroma counts
 // as lying in the middle of its pixels.

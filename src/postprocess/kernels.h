@@ -40,7 +40,7 @@ struct tachy_post_kernels {
     void (*recip)(float *v, int n);
 };
 
-// `name`: "c", "avx2", "avx512", "neon"; NULL: the best for this processor. NULL where the
+// `name`: "c", "avx2", "avx512", "neon"; NULL: the best for this processor. NULL if the
 // name is unknown or does not run here.
 const struct tachy_post_kernels *tachy_post_kernels(const char *name);
 

@@ -30,7 +30,7 @@ bool mask_grid_of(const struct tachy_mask_spec *spec, const struct tachy_tensor 
         return false;
     int64_t stride[TACHY_MAX_RANK];
     dense_strides(t, stride);
-    int first = t->rank == 4, last = t->rank - 1; // dimensions but for N
+    int first = t->rank == 4, last = t->rank - 1; // dimensions except N
     bool plain = t->rank == 2 || (t->rank == 3 && single(spec->meaning) && t->shape[0] == 1 &&
                                   (t->shape[2] != 1 || spec->layout == TACHY_NCHW));
     int y = plain ? last - 1 : spec->layout == TACHY_NCHW ? first + 1 : first;

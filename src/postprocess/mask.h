@@ -46,7 +46,7 @@ void tachy_mask_join(uint8_t *whole, int width, int height, int frame_width, int
 // Luma of a frame's region at mask size, area-averaged, as stored (0..255,
 // 10-bit scaled down; RGB: BT.709 weights): the guide of smoothing and refining.
 // Where a mask pixel is more than 1022 frame pixels wide, only the region's middle counts.
-// TACHY_ERR_INVAL where the region is empty or leaves the frame, TACHY_ERR_UNSUPPORTED: a GPU's.
+// TACHY_ERR_INVAL if the region is empty or leaves the frame, TACHY_ERR_UNSUPPORTED: a GPU's.
 int tachy_luma_guide(const tachy_frame *f, const struct tachy_rect *region, uint8_t *dst,
                      ptrdiff_t stride, int width, int height);
 // The part of a region that counts, for a guide of this width.
@@ -60,7 +60,7 @@ int tachy_smooth_open(tachy_smooth **out, int width, int height, float strength)
 void tachy_smooth_apply(tachy_smooth *s, uint8_t *mask, ptrdiff_t stride, const uint8_t *guide,
                         ptrdiff_t guide_stride, bool discontinuity);
 // The state as bytes, for a run that goes on later on the same machine. save: `data` holds
-// tachy_smooth_state_size() bytes. load: TACHY_ERR_FORMAT where the bytes are none of such a state.
+// tachy_smooth_state_size() bytes. load: TACHY_ERR_FORMAT if the bytes are none of such a state.
 size_t tachy_smooth_state_size(const tachy_smooth *s);
 void tachy_smooth_save(const tachy_smooth *s, void *data);
 int tachy_smooth_load(tachy_smooth *s, const void *data, size_t size);

@@ -42,7 +42,7 @@ struct tachy_objects {
     // Of one frame.
     float *now[3], *mask;        // luma, Cb, Cr in steps of 255; 0..1
     float light[3];              // by how much the picture is brighter than what is known
-    float *differs;              // from what is known, but for light
+    float *differs;              // from what is known, except light
     uint8_t *is;                 // flags
     uint8_t *near, *far, *around; // 0 or 1: near the mask or the unknown; far from the mask; where nothing is learnt
     uint8_t *soft, *scratch;
@@ -118,7 +118,7 @@ static void see(tachy_objects *o, const tachy_frame *f, const struct tachy_mask 
 static bool is_known(const struct cell *k) { return k->seen >= KNOWN; }
 static float limit_of(const struct cell *k) { return TACHY_CLAMP(SPREADS * k->spread, LEAST, MOST); }
 
-// The median difference of a channel where there is nobody, so that an exposure which follows the picture does not count.
+// The median difference of a channel if there is nobody, so that an exposure which follows the picture does not count.
 static float light_of(const tachy_objects *o, int c)
 {
     int bin[2 * STEPS + 1] = {0}, n = 0, i = 0;
@@ -141,7 +141,7 @@ static bool is_shadow(const tachy_objects *o, const struct cell *k, size_t i)
            fabsf(o->now[2][i] - o->light[2] - k->mean[2]) < SHADOW_CHROMA;
 }
 
-// Sets the differences and the flags but for PART and later. False: the camera has moved.
+// Sets the differences and the flags except PART and later. False: the camera has moved.
 static bool tell(tachy_objects *o)
 {
     size_t n = cells(o), outside = 0, known = 0, unlike = 0;

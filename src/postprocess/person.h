@@ -29,7 +29,7 @@ struct tachy_person {
 
 // Whether bytes that were read can be one.
 bool tachy_person_sound(const struct tachy_person *p);
-// Sets the mask (w x h bytes, rows without gaps) to 0 where it belongs to others, and everywhere if the chosen one is not
+// Sets the mask (w x h bytes, rows without gaps) to 0 if it belongs to others, and everywhere if the chosen one is not
 // there. Once chosen, a person is kept as long as their part overlaps with that of the frame before; if it is gone for
 // 12 frames, or another one fits the rule much better for 25, the choice is made again (a person by number stays).
 // `anew`: the choice is made now. TACHY_ERR_NOMEM.

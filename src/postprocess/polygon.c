@@ -30,7 +30,7 @@ static bool left_edge(const struct tachy_bits *b, int x, int y)
 }
 
 // Follows the contour that goes up the left edge of (x, y), marks each such edge in bit 0 and
-// stores the corners. Returns their number, or 0 where there are more than MAX_POINTS. *area:
+// stores the corners. Returns their number, or 0 if there are more than MAX_POINTS. *area:
 // twice the area, positive for outer contours.
 static int follow(const struct tachy_bits *b, int x, int y, struct point *p, int64_t *area)
 {

@@ -13,7 +13,7 @@
 struct tachy_refine_cuda_eye {
     const tachy_frame *frame; // NULL: the guide is there already
     struct tachy_rect region;
-    uint8_t *guide;           // written, or read where there is no frame; `guide_stride` bytes a row
+    uint8_t *guide;           // written, or read if there is no frame; `guide_stride` bytes per row
     const uint8_t *mask;      // NULL: only the guide is made
     struct tachy_refine fit;  // a and b are written
 };
@@ -24,7 +24,7 @@ struct tachy_refine_cuda {
     const struct tachy_log *log;
 };
 
-// Queues guides and, where there are masks, coefficients on `stream` and does not wait.
+// Queues guides and, if there are masks, coefficients on `stream` and does not wait.
 // TACHY_ERR_INVAL: a region that is empty or leaves its frame. TACHY_ERR_UNSUPPORTED: RGB.
 // TACHY_ERR_UNAVAILABLE: this build has no kernels.
 int tachy_refine_cuda_run(const struct tachy_refine_cuda *r, const struct tachy_cu *cu, cuda_stream stream);

@@ -17,7 +17,7 @@ struct tachy_preprocess_picture {
     struct tachy_view view;
 };
 
-// `p` as for tachy_preprocess_open() but for `isa`, which is ignored, and TACHY_I8, which is rounded
+// `p` as for tachy_preprocess_open() except `isa`, which is ignored, and TACHY_I8, which is rounded
 // to nearest and saturates. `d` has its context and outlives the object, whose work all goes to
 // `stream`. *out is NULL on failure: TACHY_ERR_INVAL, TACHY_ERR_NOMEM, TACHY_ERR_UNAVAILABLE (built
 // without CUDA kernels).

@@ -25,7 +25,7 @@ struct tachy_signature {
 int tachy_signature_make(struct tachy_signature *s, const tachy_frame *f,
                          const struct tachy_rect *region);
 // The same with one instruction set; `isa` as in tachy_isa_by_name(). TACHY_ERR_UNAVAILABLE
-// where it does not run here.
+// if it does not run here.
 int tachy_signature_make_isa(struct tachy_signature *s, const tachy_frame *f,
                              const struct tachy_rect *region, const char *isa);
 

@@ -3,7 +3,7 @@
 #include "profile/profile.h"
 
 // The GPU's side of a profile. Three sources, one clock: events around what a stage enqueues
-// (always), NVML's sensors in a thread (where there is a driver), CUPTI's record of every kernel
+// (always), NVML's sensors in a thread (if there is a driver), CUPTI's record of every kernel
 // and copy (on request).
 
 // Events of one CUDA stream, used by the thread that enqueues on it, with the device's context

@@ -130,7 +130,7 @@ int profile_gpu_open(struct tachy_profile *p);
 void profile_gpu_close(struct tachy_profile *p);
 // Under the profile's lock.
 void profile_gpu_text(struct tachy_profile *p, FILE *f);
-json_t *profile_gpu_json(struct tachy_profile *p); // null where there is no GPU
+json_t *profile_gpu_json(struct tachy_profile *p); // null if there is no GPU
 void profile_gpu_put_activity(FILE *f, struct gpu_collector *c, const struct gpu_activity *a,
                               double start_us);
 void profile_gpu_put_sample(FILE *f, int gpu, const struct gpu_sample *s, double us);

@@ -52,7 +52,7 @@ static void sum_up(const struct tachy_light_times *t, double decoded, struct tac
     }
 }
 
-// The part of the run's frames that GPU i had; all of one where there are no more.
+// The part of the run's frames that GPU i had; all of one if there are no more.
 static double part_of(const struct tachy_summary *sum, int n, int i)
 {
     int64_t frames = 0;

@@ -19,7 +19,7 @@ struct tachy_light {
 
 // What a frame costs, in milliseconds.
 struct tachy_light_times {
-    double step[TACHY_MAX_STEPS]; // 0 where the step costs nothing or does not exist
+    double step[TACHY_MAX_STEPS]; // 0 if the step costs nothing or does not exist
     enum tachy_resource of[TACHY_MAX_STEPS];
     int copies[TACHY_MAX_STEPS];
     double link[TACHY_RESOURCE_COUNT];

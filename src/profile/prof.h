@@ -88,5 +88,5 @@ void tachy_prof_read_latency(const struct tachy_prof *p, struct tachy_latency *o
 void tachy_prof_thread_start(struct tachy_prof *p);
 // By the same thread before it ends: figures stay readable.
 void tachy_prof_thread_stop(struct tachy_prof *p);
-// Adds the thread's seconds. Nothing where the system does not count them.
+// Adds the thread's seconds. Nothing if the system does not count them.
 void tachy_prof_thread_read(struct tachy_prof *p, double *cpu_s, double *queued_s);

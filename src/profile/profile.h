@@ -28,7 +28,7 @@ uint32_t tachy_profile_stream(struct tachy_profile *profile);
 // the figures of `prof` at any time.
 int tachy_profile_join(struct tachy_profile *profile, enum tachy_lane_kind kind,
                        struct tachy_prof *prof);
-// A new `*prof` that counts under `steps`, the profile's where there is one, with a lane of this kind.
+// A new `*prof` that counts under `steps`, the profile's if there is one, with a lane of this kind.
 int tachy_profile_open_prof(struct tachy_profile *profile, struct tachy_rows *steps, enum tachy_lane_kind kind,
                             struct tachy_prof **prof);
 // Leaves and frees it; NULL inside is allowed. Sets *prof to NULL.

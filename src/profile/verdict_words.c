@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-// The verdict as sentences. A remedy names options of the command where there are any.
+// The verdict as sentences. A remedy names options of the command if there are any.
 
 static double percent(double s, double of) { return of > 0 ? 100 * s / of : 0; }
 

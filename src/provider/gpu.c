@@ -94,7 +94,7 @@ OrtStatus *provider_gpu_device(struct provider_gpus *g, int i, OrtEpFactory *f, 
     return s ? s : g->ep_api->EpDevice_AddAllocatorInfo(*out, g->all[i].memory);
 }
 
-// The GPU with its context; NULL where there is none of this number.
+// The GPU with its context; NULL if there is none of this number.
 static OrtStatus *use(struct provider_gpus *g, int ordinal, struct tachy_gpu **out)
 {
     *out = NULL;

@@ -34,7 +34,7 @@ struct provider_tensor {
 struct provider_plan {
     atomic_int owners;
     struct tachy_plan *plan;
-    struct tachy_graph *reference; // as it was read, where it was asked for
+    struct tachy_graph *reference; // as it was read, if it was asked for
     int nb_in, nb_out;
     int index[READER_INPUTS]; // of the kernel's inputs
     struct provider_tensor in[READER_INPUTS], out[READER_OUTPUTS];

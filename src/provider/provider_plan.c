@@ -187,7 +187,7 @@ static int compile(struct provider_plan *plan, struct tachy_graph *g, const stru
     return TACHY_OK;
 }
 
-// The file's name where there is one, else what the graph is called.
+// The file's name if there is one, else what the graph is called.
 static const char *name_of(const struct reader *r, const OrtGraph *graph)
 {
     const ORTCHAR_T *path = NULL;

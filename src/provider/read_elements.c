@@ -115,7 +115,7 @@ static const char *swish(struct reader_node *n)
     return reader_combine(n, TACHY_PLAN_MUL, x, s, n->out[0]) ? NULL : READER_NOMEM;
 }
 
-// A slope that has been spread over the picture, one a channel again; the slope itself otherwise.
+// A slope that has been spread over the picture, one per channel again; the slope itself otherwise.
 static struct tachy_value *one_a_channel(struct reader_node *n, struct tachy_value *slope)
 {
     if (!slope || !slope->data || slope->dtype != TACHY_F32 || slope->rank != 4 || slope->shape[0] != 1)

@@ -83,7 +83,7 @@ static const char *one_hot(struct reader_node *n)
 
 // ---- CumSum: sums of 1, 2, 4, ... neighbours.
 
-// What lies `by` places before along the axis (`back`: behind), `outside` where there is nothing.
+// What lies `by` places before along the axis (`back`: behind), `outside` if there is nothing.
 static struct tachy_value *shifted(struct reader_node *n, struct tachy_value *x, int axis, int64_t by, bool back,
                                    float outside)
 {

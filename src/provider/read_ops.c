@@ -57,7 +57,7 @@ static const char *fused_matmul(struct reader_node *n)
     return product(n, &a);
 }
 
-// alpha a b + beta c: c as a bias where it is one a column, else a sum behind the product.
+// alpha a b + beta c: c as a bias where it is one per column, else a sum behind the product.
 static const char *gemm(struct reader_node *n)
 {
     struct tachy_plan_attr a = {0};
@@ -168,7 +168,7 @@ static const char *instance_norm(struct reader_node *n)
     return reader_emit(n, TACHY_OP_GROUP_NORM, &a, n->in, 3, n->out[0]) ? NULL : READER_NOMEM;
 }
 
-// One number a group becomes one a channel. NULL: not constant, of another length, no memory.
+// One number a group becomes one per channel. NULL: not constant, of another length, no memory.
 static struct tachy_value *of_channels(struct reader_node *n, int i, int64_t groups, int64_t channels)
 {
     struct tachy_value *v = reader_in(n, i);

@@ -70,7 +70,7 @@ const char *reader_resize(struct reader_node *n)
         return READER_ATTRIBUTE;
     for (int i = 0; i < dims; i++)
         scale[WINDOW_AXES - dims + i] = (float)y->shape[2 + i] / (float)x->shape[2 + i];
-    // Without sizes the scales count, also where they do not divide.
+    // Without sizes the scales count, also if they do not divide.
     int given = scales_of(n, at, dims, scale + WINDOW_AXES - dims);
     if (given == -2 || (given == -1 && reader_in(n, at) && tachy_value_elements(n->in[at]) != 0 && !reader_in(n, 3)))
         return "scales that are not constant, or of other dimensions";

@@ -14,7 +14,7 @@ static bool to_ints(const int64_t *from, int n, int *to)
     return true;
 }
 
-// kernel_shape, strides and so on: one number a dimension; `otherwise` where there is none.
+// kernel_shape, strides and so on: one number a dimension; `otherwise` if there is none.
 static bool window_attr(const struct reader_node *n, const char *name, int dims, int otherwise, int *to)
 {
     int64_t v[8];
@@ -113,7 +113,7 @@ static struct tachy_value *picture(struct reader_node *n, struct tachy_value *v)
     return to && reader_emit(n, TACHY_OP_RESHAPE, NULL, &v, 1, to) ? to : NULL;
 }
 
-// The node on pictures; its first two inputs are lifted where there are no rows.
+// The node on pictures; its first two inputs are lifted if there are no rows.
 static const char *emit_window(struct reader_node *n, enum tachy_plan_op op, const struct tachy_plan_attr *a,
                                int nb_in, int nb_lifted)
 {

@@ -2,7 +2,7 @@
 #include "provider/reader.h"
 
 // Inside of src/provider/read_*.c: operators over pixels, of which there are one, two or three dimensions.
-enum { WINDOW_AXES = 3 }; // depth, height, width; where there are fewer the last count, and a volume has depth or height 1
+enum { WINDOW_AXES = 3 }; // depth, height, width; if there are fewer the last count, and a volume has depth or height 1
 
 struct window {
     int dims, kernel[WINDOW_AXES], stride[WINDOW_AXES], dilation[WINDOW_AXES];

@@ -57,7 +57,7 @@ static inline struct tachy_value *reader_in(const struct reader_node *n, int i)
     return i < n->nb_in ? n->in[i] : NULL;
 }
 
-// The axis that an attribute names, from the end where it is negative; false where there is none.
+// The axis that an attribute names, from the end if it is negative; false if there is none.
 bool reader_axis(int64_t v, int rank, int *axis);
 // Numbers that an operator takes as an attribute or, later, as input `i`; as reader_ints().
 int reader_numbers(const struct reader_node *n, const char *name, int i, int64_t *to, int max);

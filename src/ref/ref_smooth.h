@@ -29,7 +29,7 @@ void tachy_ref_snap(double *mask, double *edge, const uint8_t *guide, int width,
 //   d = mean over 3 x 3 pixels of |guide - guide before|, moved or as it was, in luma steps; edges repeated
 //   motion = max(clamp((d - FOUND) / (LOST - FOUND), 0, 1), HOLD * motion before, moved or as it was)
 //   out = before + (w + (1 - w) motion) (target - before),  w = the rate that applies
-// If the guide before fits as well as it was, but for NOISE, nothing is moved: a plain wall has no flow of its own. FOUND
+// If the guide before fits as well as it was, except NOISE, nothing is moved: a plain wall has no flow of its own. FOUND
 // keeps camera noise from counting as a change. What is no longer found follows the new mask alone: it was covered before,
 // or has another light. HOLD lets it settle there for a few frames. A mask falls faster than it rises, because what trails
 // is seen more than what comes late. For the same reason the target is below the new mask where a mask was, luma changed,

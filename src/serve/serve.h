@@ -50,7 +50,7 @@ void tachy_server_close(tachy_server **s); // closes all connections; *s may be 
 bool tachy_call_reply(tachy_call *c, unsigned status, const char *type, const void *body, size_t size, void *tag);
 // A short text, most often why there is nothing.
 bool tachy_call_say(tachy_call *c, unsigned status, const char *text);
-// An answer whose bytes come from more(). False as well where there are as many streams as may be: refused with status 503,
+// An answer whose bytes come from more(). False as well if there are as many streams as may be: refused with status 503,
 // and `tag` stays the caller's.
 bool tachy_call_stream(tachy_call *c, const char *type, void *tag, bool *refused);
 

@@ -16,7 +16,7 @@ static bool is(const AVOutputFormat *c, const char *name) { return !strcmp(c->na
 
 // ---- the default encoder
 
-// "libx264, h264_nvenc": the encoders here for a codec; "" where there are none.
+// "libx264, h264_nvenc": the encoders here for a codec; "" if there are none.
 static void list_encoders(enum AVCodecID id, char *text, size_t size)
 {
     size_t used = 0;

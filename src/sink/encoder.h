@@ -16,7 +16,7 @@ struct tachy_encoder_params {
 int tachy_encoder_open(tachy_encoder **out, const struct tachy_encoder_params *p);
 
 // A stream that goes on from another encoder: pts and distance of its last frames in the context's
-// time base; INT64_MIN and 0 where there were none.
+// time base; INT64_MIN and 0 if there were none.
 void tachy_encoder_follow(tachy_encoder *e, int64_t last_pts, int64_t distance);
 void tachy_encoder_last(const tachy_encoder *e, int64_t *last_pts, int64_t *distance);
 

@@ -9,7 +9,7 @@ struct camera_size {
     int width, height;
     int to_width, to_height, step_width, step_height; // up to this size in steps; 0: this size only
     int nb_rates;
-    struct tachy_rational rates[CAMERA_RATES]; // frames a second; of a range the highest only
+    struct tachy_rational rates[CAMERA_RATES]; // frames per second; of a range the highest only
 };
 
 struct camera_format {

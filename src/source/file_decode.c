@@ -188,7 +188,7 @@ static int64_t step_of(const struct file *p, const AVFrame *picture)
 }
 
 // The picture's time in ticks from the file's time 0. Rules: the decoder's best guess; where
-// there is none, one length after the picture before; where it does not rise, one tick after
+// there is none, one length after the picture before; if it does not rise, one tick after
 // the picture before, and after a step back of more than a second all later times are moved
 // along, until a step forward undoes it: then one picture was late. A time that no file has is none.
 // Formats without times are counted at their rate.

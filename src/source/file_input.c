@@ -280,7 +280,7 @@ int file_input_open(struct file_input *in, const char *url, struct tachy_rationa
         in->fmt->flags |= AVFMT_FLAG_NONBLOCK;
     in->patience_ns = in->timeout > 0 ? (uint64_t)(in->timeout * 1e9) : 0;
     file_input_wait(in);
-    // Frees the context where it fails.
+    // Frees the context if it fails.
     int e = avformat_open_input(&in->fmt, in->name, named, &options);
     av_dict_free(&options);
     if (e < 0) {

@@ -30,7 +30,7 @@ static bool heard(struct file_input *in)
     return any;
 }
 
-// FFmpeg asks about ten times a second while it waits.
+// FFmpeg asks about ten times per second while it waits.
 static int should_end(void *user)
 {
     struct file_input *in = user;

@@ -84,7 +84,7 @@ int file_input_choose(const struct file_input *in, const char *url, AVStream **v
                       const struct tachy_log *log);
 
 // --- What a stream says of itself (also for tachy_probe) -----------------------------------
-// Side data of the stream, whichever way this FFmpeg keeps it; NULL where there is none.
+// Side data of the stream, whichever way this FFmpeg keeps it; NULL if there is none.
 const uint8_t *file_side_data(const AVStream *st, enum AVPacketSideDataType type, size_t *size);
 // Degrees clockwise (0, 90, 180, 270) and mirroring (left-right, before the turn).
 void file_rotation(const int32_t matrix[9], int *rotation, bool *flipped);
@@ -329,7 +329,7 @@ void file_convert_close(struct file_lane *l);
 
 // file_lanes.c
 int file_lanes_open(tachy_source *s);
-// After a seek, where there is one decoder: its packets come from here on. TACHY_ERR_NOMEM.
+// After a seek, if there is one decoder: its packets come from here on. TACHY_ERR_NOMEM.
 int file_lanes_again(tachy_source *s);
 void file_lanes_close(tachy_source *s);
 // One lane's next frame, or none at this position (*out NULL); *breaks as tachy_source_read_any().

@@ -5,7 +5,7 @@
 
 struct place {
     tachy_frame *frame;
-    bool given; // also where there is no frame at this position
+    bool given; // also if there is no frame at this position
     bool breaks; // the next frame starts anew
 };
 

@@ -232,7 +232,7 @@ static int vary(const struct times *t, bool ended)
     return t->with_dts == t->n ? file_times_vary(t->dts, t->n, 0) : -1;
 }
 
-// For each stream 1 where its frames' distances differ, 0 where not, -1 unknown, from the
+// For each stream 1 where its frames' distances differ, 0 if not, -1 unknown, from the
 // times of the first packets. False: no memory.
 static bool find_vfr(struct file_input *in, int *varies)
 {

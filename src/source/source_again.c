@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 // Cameras and addresses that come back: the input is one that tachy_source_file reads. When it is lost, its last picture stays
-// as a still, a few times a second, while a thread opens it again, at intervals that double. Sound ends with the first loss.
+// as a still, a few times per second, while a thread opens it again, at intervals that double. Sound ends with the first loss.
 // So do files that are read in a loop, which are opened again at once.
 
 static const uint64_t FIRST_RETRY = 500000000u, LAST_RETRY = 16000000000u; // ns between attempts

@@ -39,7 +39,7 @@ struct tachy_source {
     char *url;                         // copy, for messages
     int gpus[TACHY_MAX_GPUS];          // params.gpus; at least one
     struct tachy_video_info info;
-    tachy_side *side;   // NULL where it was not asked for
+    tachy_side *side;   // NULL if it was not asked for
     int64_t next_id;    // of the frame handed out next
     _Atomic int64_t seen; // frames read from the backend
     _Atomic int64_t damaged;

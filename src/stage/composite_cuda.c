@@ -93,7 +93,7 @@ struct composites {
     int n, of[MOST]; // items
     struct tachy_result there[MOST];
     struct tachy_refine refine[TACHY_MAX_EYES];
-    tachy_frame *surface[MOST], *own[MOST]; // written; of the worker's, NULL where it is the item's picture
+    tachy_frame *surface[MOST], *own[MOST]; // written; of the worker's, NULL if it is the item's picture
     struct tachy_composite_cuda_item item[MOST];
 };
 
@@ -157,7 +157,7 @@ static int masks_there(struct device_group *p, struct tachy_item *item, struct t
     return err;
 }
 
-// What the composite's kernels take; `refine` has room for the coefficients where there are any.
+// What the composite's kernels take; `refine` has room for the coefficients if there are any.
 static int lay(struct device_group *p, const struct tachy_item *item, const tachy_frame *f, const struct tachy_result *there,
                tachy_frame *surface, struct tachy_refine refine[TACHY_MAX_EYES], struct tachy_composite_cuda_item *of)
 {

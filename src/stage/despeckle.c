@@ -6,7 +6,7 @@
 #include "stage/smooth.h"
 
 // Holes and specks that last for a few frames are taken out of the masks, before anything is smoothed. It waits for as many
-// frames as that takes, but for none in mode live.
+// frames as that takes, except none in mode live.
 
 static const struct tachy_option options[] = {
     {"segment.despeckle", "despeckle", 0, TACHY_OPT_INT, "0", .max = 31, .arg = "FRAMES", .group = "Segment",

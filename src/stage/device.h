@@ -94,7 +94,7 @@ struct device_group {
     void *part; // of the stage
     void *state; // of the stream; NULL: it has none
     struct tachy_item *const *items;
-    int *err; // one an item
+    int *err; // one per item
     int n, region;
     int kind;
     cuda_stream behind[2 * DEVICE_GROUP]; // that the worker's stream comes after, since this call began

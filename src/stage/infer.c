@@ -327,7 +327,7 @@ int infer_engine_open(struct infer_engine *e, const struct tachy_infer *in, stru
     return err == TACHY_OK ? infer_tensors_open(in, net, e->engine, 1, &e->tensors) : err;
 }
 
-// The same for several pictures a run. TACHY_ERR_MISMATCH: the model does not take them.
+// The same for several pictures per run. TACHY_ERR_MISMATCH: the model does not take them.
 static int batch_open(struct infer_engine *e, const struct tachy_infer *in, const struct tachy_infer_net *net, int most)
 {
     struct infer_tensors *t = &e->tensors;

@@ -137,7 +137,7 @@ int infer_cuda_pin(struct device_worker *g, struct tachy_block *b, size_t bytes)
 int infer_part_open(struct tachy_stage *st, int batch, void **part);
 void infer_part_close(void *part);
 
-// infer_state_cuda.c: a stream's states where the engine runs on a device. One thread at a time but for close(). The bytes
+// infer_state_cuda.c: a stream's states where the engine runs on a device. One thread at a time except close(). The bytes
 // of save and load are those of the host's states.
 struct infer_state_cuda;
 int infer_state_cuda_open(struct infer_state_cuda **out, struct infer_cuda *c);

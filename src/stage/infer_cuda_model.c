@@ -208,7 +208,7 @@ static void put(struct tachy_tensor *t, const struct tachy_tensor *block, size_t
     *at += rounded(t);
 }
 
-// All of an engine that runs on the device, in one block but for the picture and the card's output, which are there: what
+// All of an engine that runs on the device, in one block except the picture and the card's output, which are there: what
 // is read, and what is written and not kept, once; then the other outputs of each picture.
 static int rest_there(struct device_worker *g, const struct infer_engine *e, struct infer_there *size, int pictures)
 {

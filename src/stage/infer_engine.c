@@ -114,7 +114,7 @@ static int take_shape(struct tachy_infer *s, const struct tachy_card *c, const t
     return to->rank ? TACHY_OK : unknown_size(s, c, c->state[k].input);
 }
 
-// Opens the model as it is but for the picture's size.
+// Opens the model as it is except the picture's size.
 static int look(struct tachy_infer *s, const struct tachy_infer_net *net, const struct tachy_log *log)
 {
     const struct tachy_card *c = net->card;

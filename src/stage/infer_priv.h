@@ -15,7 +15,7 @@ struct infer_tensors {
 struct infer_engine {
     const struct tachy_infer_net *net;
     tachy_engine *engine; // NULL: the worker has none of this size
-    tachy_preprocess *preprocess[TACHY_MAX_PARTS]; // one a region: each keeps its tables
+    tachy_preprocess *preprocess[TACHY_MAX_PARTS]; // one per region: each keeps its tables
     struct infer_tensors tensors;
     int plated; // region whose plate is in the tensor for that, from 1; 0: none yet
 };
@@ -85,7 +85,7 @@ int infer_input(struct infer_worker *w, const struct tachy_piece *p, struct tach
 
 // ---- infer_engine.c
 
-// Opens the network for `batch` pictures a run, with its sizes and constants from the card and the states,
+// Opens the network for `batch` pictures per run, with its sizes and constants from the card and the states,
 // and holds it against the card. `device`: the index of the task's device that a provider for devices is to run on.
 int infer_open_engine(const struct tachy_infer *in, const struct tachy_infer_net *net, int batch, int device,
                       tachy_engine **out);

@@ -9,8 +9,8 @@ struct tachy_mask_there {
     struct task_device *device; // that the piece is of
     struct mask_piece *piece;
     bool guided;               // a guide comes with the mask
-    cuda_address mask, guide; // guide: 0 where nobody needs it
-    cuda_stream by;   // that makes them: mask and guide are on the device and, but for `unfetched`, the mask on the host
+    cuda_address mask, guide; // guide: 0 if nobody needs it
+    cuda_stream by;   // that makes them: mask and guide are on the device and, except `unfetched`, the mask on the host
     struct device_flight *flight; // when `part` of a worker's flight is done, whose stream `by` is; NULL: when the
     uint64_t part;                     // piece's event is
     cuda_address counted;   // uint32_t: pixels that its composites counted, which grow; of eye 0

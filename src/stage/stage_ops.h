@@ -100,7 +100,7 @@ static inline int tachy_item_regions(const struct tachy_item *item, int eyes)
 
 struct tachy_piece {
     struct tachy_item *item;
-    int region; // 0 where the stage has no TACHY_STAGE_REGIONS
+    int region; // 0 if the stage has no TACHY_STAGE_REGIONS
 };
 
 // The tensors of a model for one piece, for code that saves, replays or compares them.
@@ -149,13 +149,13 @@ struct tachy_stage_ops {
     // ---- Workers.
 
     // `batch` > 1: an object for calls of up to so many pieces, of a stage that batches. TACHY_ERR_MISMATCH: it
-    // takes one a call. On failure *worker is NULL and everything is closed. A stage whose worker is another's
+    // takes one per call. On failure *worker is NULL and everything is closed. A stage whose worker is another's
     // (tachy_stage.worker_of) is called by that one's device context instead, for what it keeps on each device: *worker
     // comes as the struct device_worker (stage/device.h), whose device's context is current.
     int (*worker_open)(struct tachy_stage *st, int batch, void **worker);
     void (*worker_close)(void *worker);
-    // The call. worker, state: of tachy_stage.worker_of; NULL where it has none. The state is the stream's;
-    // NULL where no stream is at hand (calibration, replay): then each item is a first one. err[i] is TACHY_OK at
+    // The call. worker, state: of tachy_stage.worker_of; NULL if it has none. The state is the stream's;
+    // NULL if no stream is at hand (calibration, replay): then each item is a first one. err[i] is TACHY_OK at
     // entry, and is set to what became of piece i; one that fails does so alone. A stage that works on a device queues,
     // does not wait, and has what it reads kept until the device has read it. TACHY_ERR_NOMEM from an unordered stage
     // that does not write: comes again when others have given memory back; from a batch: comes again in halves.

@@ -42,6 +42,6 @@ extern const struct tachy_stage_ops tachy_stage_propose, tachy_stage_features, t
 extern const struct tachy_stage_ops tachy_stage_cover;
 // The regions over the picture. Settings: draw.*; left out where every output is text.
 extern const struct tachy_stage_ops tachy_stage_draw, tachy_stage_draw_cuda;
-// The regions as text: JSON lines or CSV, as the outputs' names or formats say; left out where none is text.
+// The regions as text: JSON lines or CSV, as the outputs' names or formats say; left out if none is text.
 // It reads no picture, so a task on a device has the same one.
 extern const struct tachy_stage_ops tachy_stage_lines;

@@ -72,7 +72,7 @@ struct track_runner {
     void (*run)(struct track_runner *r, int net, struct track_look look[], int n);
 };
 
-// The lines that an overlay joins points of the task's regions with; none where the task follows nothing.
+// The lines that an overlay joins points of the task's regions with; none if the task follows nothing.
 struct tachy_bones track_bones(const tachy_task *t);
 
 // `net` is set. The names of the networks are settings.

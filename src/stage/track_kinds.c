@@ -28,7 +28,7 @@ static const uint8_t body_bones[][2] = {
     {NOSE, L_EYE}, {L_EYE, L_EAR}, {NOSE, R_EYE}, {R_EYE, R_EAR}, {L_MOUTH, R_MOUTH},
 };
 
-// Numbers of a body's points where there are 17, in COCO's order.
+// Numbers of a body's points if there are 17, in COCO's order.
 enum {
     C_NOSE, C_L_EYE, C_R_EYE, C_L_EAR, C_R_EAR, C_L_SHOULDER, C_R_SHOULDER, C_L_ELBOW, C_R_ELBOW, C_L_WRIST, C_R_WRIST,
     C_L_HIP, C_R_HIP, C_L_KNEE, C_R_KNEE, C_L_ANKLE, C_R_ANKLE, COCO

@@ -5,8 +5,8 @@
 //   tests/check/tachy_check [--cuda] [--bench | --quick] [--seed N] [NAME...]
 //
 // --cuda: the kernels of src/cuda on this machine's GPU (check_cuda.h) in place of the CPU's; exit
-// status 77 where there is none or they were not compiled. --quick: a tenth of the cases, and of plans
-// without the portable set where there is another, for runs under a tool that makes them slow.
+// status 77 if there is none or they were not compiled. --quick: a tenth of the cases, and of plans
+// without the portable set if there is another, for runs under a tool that makes them slow.
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -119,7 +119,7 @@ double check_gpu_time_rotating(struct check *c, void (*launch)(void *), void *ar
 
 void check_gpu_row(struct check *c, const char *op, const char *what, double seconds, double bytes)
 {
-    static double copy; // bytes a second, read and written
+    static double copy; // bytes per second, read and written
     struct tachy_gpu_rates rates;
     if (copy == 0)
         copy = tachy_gpu_rates(&rates, &c->gpu->device, &log_all) < 0 ? -1 : rates.copy_bps;

@@ -21,7 +21,7 @@ bool check_gpu_open(struct check_gpu *g);
 void check_gpu_close(struct check_gpu *g); // also of a zeroed one
 
 // Memory on the GPU, ending where the block ends so that compute-sanitizer sees what goes past it.
-// The program ends where there is none left. put: with these bytes; poison: with a pattern that is
+// The program ends if there is none left. put: with these bytes; poison: with a pattern that is
 // neither zero nor a likely result.
 cuda_address check_gpu_put(struct check *c, const void *data, size_t bytes);
 cuda_address check_gpu_poison(struct check *c, size_t bytes);

@@ -298,7 +298,7 @@ struct bench {
     int w, h, eyes, side;
     enum tachy_dtype dtype;
     enum tachy_layout layout;
-    int batch, pool; // frames a run, and in memory: beyond the L2
+    int batch, pool; // frames per run, and in memory: beyond the L2
 };
 static const struct bench benches[] = {
     {"8K nv12 -> 2 x 1024 f16", TACHY_PIX_NV12, 7680, 3840, 2, 1024, TACHY_F16, TACHY_NCHW, 8, 16},

@@ -182,7 +182,7 @@ class Http(common.Case):
             late = times[-1]
             data = b""
             stamps = []
-            while not stamps or stamps[-1] < late:  # what it missed is left out, but for what the system held
+            while not stamps or stamps[-1] < late:  # what it missed is left out, except what the system held
                 data += stalled.recv(1 << 16)
                 stamps = [float(t) for t in re.findall(rb"X-Timestamp: ([\d.]+)\r", data)]
             self.assertGreater(max(b - a for a, b in zip(stamps, stamps[1:])), 0.5, stamps)

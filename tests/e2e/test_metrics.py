@@ -215,7 +215,7 @@ class Metrics(Case):
             self.assertEqual((s.status("/other"), s.status("/healthz")), (401, 200))
             self.assertEqual(s.status(token="Bearer " + TOKEN), 200)
             self.assertEqual(s.status(token="bearer " + TOKEN), 200)
-        with Serving(env={"TACHY_METRICS_TOKEN": TOKEN}) as s:  # on the loopback too where there is one
+        with Serving(env={"TACHY_METRICS_TOKEN": TOKEN}) as s:  # on the loopback too if there is one
             self.assertEqual((s.status(), s.status(token="Bearer " + TOKEN)), (401, 200))
         path.chmod(0o644)
         with Serving("--metrics-token-file", path) as s:

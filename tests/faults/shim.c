@@ -429,7 +429,7 @@ ssize_t getline(char **line, size_t *size, FILE *in)
     return fails(CALLER) ? -1 : f(line, size, in);
 }
 
-// FFmpeg's, called by our code. Each gives NULL where there is no memory.
+// FFmpeg's, called by our code. Each gives NULL if there is no memory.
 #define FFMPEG(name, parameters, ...)                                                                                  \
     void *name parameters;                                                                                             \
     void *name parameters                                                                                              \

@@ -8,8 +8,8 @@
 
 // NVDEC against FFmpeg's decoders on the CPU: every frame's bits, order, times and flags, for the clips
 // of make_clips (in the folder clips/ beside the program), with one session and with several, given
-// back at once and kept until many are out; and the same over all GPUs, where there are several. Exit
-// status 77 where there is no GPU. With --rehearse the CPU's decoders stand in for NVDEC, which shows on
+// back at once and kept until many are out; and the same over all GPUs, if there are several. Exit
+// status 77 if there is no GPU. With --rehearse the CPU's decoders stand in for NVDEC, which shows on
 // any machine that clips and comparison are sound; with names of tests, these alone.
 
 enum { MOST = 400, KEPT = 60, REHEARSED = 9 };

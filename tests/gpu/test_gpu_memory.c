@@ -5,7 +5,7 @@
 
 // A real device's memory as places of the memory manager: what the driver says is free must agree with
 // what was taken and given back, budgets hold, caches give way, and pinned memory is copied faster
-// than ordinary memory. Exit status 77 where there is no GPU.
+// than ordinary memory. Exit status 77 if there is no GPU.
 
 static char last_message[512];
 static void on_message(void *user, enum tachy_log_level level, const char *msg)

@@ -10,7 +10,7 @@
 
 // The GPU's side of the profiler on a real device: known work (matrix products through cuBLAS,
 // copies) measured by events, CUPTI, NVML and the host's clock, which must agree. Exit status 77
-// where there is no GPU. Figures go to standard output as lines "figure NAME VALUE UNIT".
+// if there is no GPU. Figures go to standard output as lines "figure NAME VALUE UNIT".
 //
 //     test_gpu_profile            all checks
 //     test_gpu_profile --ranges   five products, three of them in an NVTX range of the step

@@ -1,4 +1,4 @@
-// cluster_tool FILE.npy LEAST SAMPLES eom|leaf THREADS: the cluster of each row of a matrix of 32-bit floats, one a line.
+// cluster_tool FILE.npy LEAST SAMPLES eom|leaf THREADS: the cluster of each row of a matrix of 32-bit floats, one per line.
 #include "base/npy.h"
 #include "cluster/hdbscan.h"
 

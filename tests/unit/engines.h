@@ -62,7 +62,7 @@ static inline int run_in_folder(const struct test_case *cases, size_t n)
     return status;
 }
 
-// The public selfie model of the shared material, to be freed; NULL, and a line, where it is absent.
+// The public selfie model of the shared material, to be freed; NULL, and a line, if it is absent.
 static inline char *shared_selfie(void)
 {
     const char *shared = getenv("TACHY_SHARED"), *root = getenv("TACHY_TEST_ROOT");

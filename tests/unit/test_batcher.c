@@ -54,7 +54,7 @@ static void submit(tachy_batcher *b, struct tachy_submit_params p)
 #define N(x) ((void *)(intptr_t)(x))
 
 // Takes a batch now and finishes it: "3 1 2 deadline", the user pointers and the reason; ""
-// where there is none.
+// if there is none.
 static const char *taken(tachy_batcher *b)
 {
     static char text[256];

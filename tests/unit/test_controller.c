@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-// The controller of mode live on a simulated clock: an hour of 60 frames a second takes a moment.
+// The controller of mode live on a simulated clock: an hour of 60 frames per second takes a moment.
 
 #define S 1000000000ull
 enum { FPS = 60, HOUR = 3600 };

@@ -123,7 +123,7 @@ struct job {
     int batch, streams, in_turn;           // of streams at once, and one after the other; 0: 1
     const char *file;                      // that tachy_run() writes; "-": none; NULL: a stream without a run
     bool calibrate, encodes, resume, one_by_one;
-    int every;                             // of its calls, where there are too many; 0: 1
+    int every;                             // of its calls, if there are too many; 0: 1
     int (*other)(const tachy_frame *first); // in the place of segment, with the first frame; NULL: it is segment
 };
 
@@ -293,7 +293,7 @@ static void check_lines(const char *path)
         fclose(f);
 }
 
-// From the host's source to a file, with NVENC where that can be.
+// From the host's source to a file, with NVENC if that can be.
 static int run_file(tachy_task *t, const struct job *job)
 {
     char path[128], url[128];

@@ -482,7 +482,7 @@ TEST(half_on_a_cpu)
     free(got);
 }
 
-// With any nodes left in float32, types fit: the result is that of the float32 plan but for rounding.
+// With any nodes left in float32, types fit: the result is that of the float32 plan except rounding.
 TEST(some_nodes_single)
 {
     void (*const builds[])(void) = {branches, mixed, scaled};

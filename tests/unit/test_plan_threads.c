@@ -27,7 +27,7 @@ static struct tachy_value *resized(struct tachy_value *x, int h, int w)
     return make(TACHY_OP_RESIZE, a, VALUE(x->shape[0], x->shape[1], h, w), x, NULL, NULL);
 }
 
-// Convolutions of both kinds, a scale, a resize, a product of matrices; two pictures a run.
+// Convolutions of both kinds, a scale, a resize, a product of matrices; two pictures per run.
 static void build(void)
 {
     begin();

@@ -66,7 +66,7 @@ static int noise(int plane, int x, int y) { return whole(0, 1023); }
 struct channel {
     const tachy_frame *f;
     int c, w, h;         // extents of its plane
-    double step_x, step_y, site_x, site_y; // luma pixels a sample; centre of the first one
+    double step_x, step_y, site_x, site_y; // luma pixels per sample; centre of the first one
 };
 
 static double sample(const struct channel *ch, int x, int y)

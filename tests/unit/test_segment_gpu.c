@@ -127,7 +127,7 @@ enum { CARDS = 3 };
 
 struct feed {
     tachy_stream *s;
-    tachy_frame_pool **pool; // one a device
+    tachy_frame_pool **pool; // one per device
     int frames, lanes, lane, devices;
 };
 

@@ -510,7 +510,7 @@ TEST(a_model_on_the_host)
 
 // ---- The light ratio
 
-// The model's time is that of its runs on each device, one a frame, on the stream that all workers share.
+// The model's time is that of its runs on each device, one per frame, on the stream that all workers share.
 TEST(the_light_ratio_counts_the_model)
 {
     struct tachy_summary s;
@@ -696,7 +696,7 @@ TEST(a_first_picture_warms_up)
     }
 }
 
-// A share of the memory holds the engines too; where it does not, that is said before the first frame.
+// A share of the memory holds the engines too; if it does not, that is said before the first frame.
 TEST(engines_are_counted)
 {
     for (int i = 0; i < 2; i++) {

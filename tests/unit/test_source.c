@@ -253,7 +253,7 @@ TEST(variable_rate_is_kept)
             CHECK(near(r->time[n], (n + n % 3 / 2.0) / 25));
         r = read_all(files[i], (struct tachy_source_params){.start = (20 + 20 % 3 / 2.0) / 25});
         check_run(r, 25, 20, 1);
-        // To 50 frames a second: every frame is shown, some twice or more.
+        // To 50 frames per second: every frame is shown, some twice or more.
         r = read_all(files[i], (struct tachy_source_params){.rate = {50, 1}});
         CHECK(!r->info.vfr && r->info.fps.num == 50);
         for (int n = 0; n < r->n; n++) {
@@ -469,7 +469,7 @@ TEST(damage_is_survived_and_counted)
         int lines = 0;
         for (const char *m = messages; *m; m++)
             lines += *m == '\n';
-        CHECK(lines <= 6); // a few warnings, not one a frame
+        CHECK(lines <= 6); // a few warnings, not one per frame
     }
     CHECK(damaged > 0);
 }

@@ -7,7 +7,7 @@
 struct job {
     struct later *by;
     struct tachy_item *item;
-    tachy_frame *in; // what the device reads; NULL where composite does not
+    tachy_frame *in; // what the device reads; NULL if composite does not
     tachy_frame *out;
     int64_t id;
     bool over;

@@ -321,7 +321,7 @@ static void expect(const char *limit, const struct job *with, const struct job *
 }
 
 #define SOURCE "null:32x16,format=gray,frames=160"
-static const char quick[] = SOURCE ",sleep_us=3000"; // what most cases are left with: 3 ms a frame
+static const char quick[] = SOURCE ",sleep_us=3000"; // what most cases are left with: 3 ms per frame
 
 TEST(decode)
 {

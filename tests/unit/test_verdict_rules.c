@@ -69,7 +69,7 @@ TEST(transfer)
     told(&in, TACHY_LIMIT_TRANSFER, 10 / (3.8 + 0.2));
 }
 
-// Side by side where that can be, else with more threads each.
+// Side by side if that can be, else with more threads each.
 TEST(decode_says_what_helps)
 {
     struct tachy_verdict_in in = quiet();

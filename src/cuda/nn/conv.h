@@ -27,7 +27,7 @@ struct tachy_nn_conv {
     // overwritten; the same bits in each run. 0: not wanted.
     cuda_address sums;
     // conv_tma: which of its tile shapes, 0 to TACHY_NN_TMA_VARIANTS - 1: what is fastest is found by time. All give
-    // the same results but for the order of sums.
+    // the same results except the order of sums.
     int variant;
 };
 TACHY_NN_LAUNCHER(conv, tachy_nn_conv)

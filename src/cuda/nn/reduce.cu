@@ -2,7 +2,7 @@
 #include "cuda/nn/tensor.cuh"
 
 // Two forms of each. Across: neighbouring threads have neighbouring `inner`, each goes through its own n (in parts of
-// PART where there is a workspace), several at once where they fill 16 bytes. Along: a warp has one row of adjacent n.
+// PART if there is a workspace), several at once where they fill 16 bytes. Along: a warp has one row of adjacent n.
 enum { THREADS = 256, PART = TACHY_NN_REDUCE_PART, COLUMNS = 32, BLOCKS = 528 };
 
 struct two { // a running value, and the largest so far of LOG_SUM_EXP
@@ -68,7 +68,7 @@ template <typename T> __device__ static inline const T *row_of(const tachy_nn_re
     return at<const T>(a.in) + outer * a.in_outer + inner * a.in_inner;
 }
 
-// blockIdx.y: the part of n; its result goes to [part][outer * inner] of the workspace where there are several.
+// blockIdx.y: the part of n; its result goes to [part][outer * inner] of the workspace if there are several.
 template <typename T, typename U> __global__ void __launch_bounds__(THREADS) across(tachy_nn_reduce a, int nb_parts)
 {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, all = a.outer * a.inner;

@@ -25,7 +25,7 @@ static bool depthwise_fits(const struct tachy_dw_kernel *d, const struct tachy_c
     return d->kw == s->kw && d->stride == s->stride_w && (s->dil_w == 1 || s->stride_w == 1);
 }
 
-// The depthwise kernel with that many pixels a tile; the one that takes anything otherwise.
+// The depthwise kernel with that many pixels per tile; the one that takes anything otherwise.
 static const struct tachy_dw_kernel *find_depthwise(const struct tachy_plan_kernels *k,
                                                     const struct tachy_conv_shape *s, int pixels)
 {
@@ -294,7 +294,7 @@ int tachy_conv_part_taps(const struct tachy_conv *c, int outputs)
 }
 
 // Without a choice: x of one block in half of a small first-level cache while the weights stay
-// in the second; where they do not fit there, as many outputs for each pass over them as leave
+// in the second; if they do not fit there, as many outputs for each pass over them as leave
 // their input in it.
 int tachy_conv_block(const struct tachy_conv *c)
 {

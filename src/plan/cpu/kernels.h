@@ -79,7 +79,7 @@ struct tachy_dw_tile {
     float *sums; // [channels], added to; NULL: none
 };
 
-// A depthwise kernel for kw taps a row (any kh) and a stride; kw 0: any, one pixel at a time.
+// A depthwise kernel for kw taps per row (any kh) and a stride; kw 0: any, one pixel at a time.
 struct tachy_dw_kernel {
     int kw, stride;
     int pixels; // outputs of a tile
@@ -187,5 +187,5 @@ struct tachy_plan_kernels {
     float (*peak)(int rounds);
 };
 
-// NULL where the set does not run here or is not built in.
+// NULL if the set does not run here or is not built in.
 const struct tachy_plan_kernels *tachy_plan_kernels(enum tachy_isa isa);

@@ -23,7 +23,7 @@ int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g
 void tachy_cpu_plan_close(struct tachy_cpu_plan **p);
 void tachy_cpu_plan_info(const struct tachy_cpu_plan *p, struct tachy_plan_info *info);
 
-// Which kernel runs each shape, one a line, for tachy_plan_params. The plan's memory.
+// Which kernel runs each shape, one per line, for tachy_plan_params. The plan's memory.
 const char *tachy_cpu_plan_choice(const struct tachy_cpu_plan *p);
 
 // A key for the choice of a graph on this machine: the graph before its passes, processor, instruction

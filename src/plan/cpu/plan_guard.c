@@ -53,7 +53,7 @@ void plan_guard_free(struct plan_workspace *w)
     free(w->guarded);
 }
 
-// The caller's memory may be NULL where there are no elements.
+// The caller's memory may be NULL if there are no elements.
 static void copy(void *to, const void *from, size_t bytes)
 {
     if (bytes)

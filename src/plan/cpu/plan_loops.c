@@ -22,7 +22,7 @@ bool plan_next(const struct plan_copy *c, int rank, int64_t *index, ptrdiff_t *f
 }
 
 // The copied dimension that is adjacent in the source where the last is adjacent in the target
-// only, so that the two form a matrix to transpose; -1 where there is none.
+// only, so that the two form a matrix to transpose; -1 if there is none.
 static int transposed(const struct plan_copy *c)
 {
     int last = c->rank - 1;

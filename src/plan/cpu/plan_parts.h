@@ -127,7 +127,7 @@ struct plan_step {
             struct tachy_int8_end end;
             float in_zero;
             bool times; // a product of two tensors
-            ptrdiff_t bias, multiplier; // floats in the weights, int32_t where there are biases
+            ptrdiff_t bias, multiplier; // floats in the weights, int32_t if there are biases
         } int8;
     };
 };
@@ -135,7 +135,7 @@ struct plan_step {
 // A step's description, for people.
 struct plan_label {
     enum tachy_plan_op op;
-    char *name; // of the node it comes from, "" where it has none
+    char *name; // of the node it comes from, "" if it has none
     struct tachy_layer_cost cost; // of the node, at its last step
 };
 
@@ -166,7 +166,7 @@ struct tachy_cpu_plan {
     const struct tachy_log *log; // while it opens
     struct plan_step *steps;
     int nb_steps, max_steps;
-    struct plan_label *labels; // one a step
+    struct plan_label *labels; // one per step
     int nb_labels;
     float *weights;
     size_t nb_weights, max_weights; // floats
@@ -259,7 +259,7 @@ int plan_steps_conv_computed(struct plan_build *b, struct plan_step *s, const st
 // The graph's input or output `i` of another type than float32, from and to the arena's floats.
 int plan_convert_input(struct plan_build *b, const struct tachy_value *v, int i);
 int plan_convert_output(struct plan_build *b, const struct tachy_value *v, int i);
-// A node's input; NULL where it is absent.
+// A node's input; NULL if it is absent.
 struct tachy_value *plan_input(const struct tachy_node *n, int i);
 // A step of `n` with its first operand and its output, of one row.
 int plan_begin(struct plan_build *b, const struct tachy_node *n, struct plan_step **out);

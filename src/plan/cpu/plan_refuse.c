@@ -50,7 +50,7 @@ static const char *refuse_resize(const struct tachy_node *n)
 }
 
 // Functions that go through the C library one number at a time, which ONNX Runtime does in vectors: it
-// is worth its while where there are many.
+// is worth its while if there are many.
 static const char *refuse_function(const struct tachy_node *n)
 {
     const int64_t few = 16384;

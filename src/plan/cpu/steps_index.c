@@ -100,7 +100,7 @@ struct lattice {
     ptrdiff_t step[TACHY_MAX_RANK];
 };
 
-// One element an index: what it picks of `x` lies by its own place but for the axis.
+// One element an index: what it picks of `x` lies by its own place except the axis.
 static void pick_each(struct plan_gather *g, const struct lattice *x, const ptrdiff_t *index, const struct lattice *y, int axis)
 {
     g->size[0] = x->v->shape[axis];

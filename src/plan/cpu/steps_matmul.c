@@ -7,7 +7,7 @@
 static int64_t rows_of(const struct tachy_value *v) { return v->shape[v->rank - 2]; }
 static int64_t columns_of(const struct tachy_value *v) { return v->shape[v->rank - 1]; }
 
-// Dimension `i` in front of the matrix, counted from it; 1 where it is absent.
+// Dimension `i` in front of the matrix, counted from it; 1 if it is absent.
 static int64_t batch_of(const struct tachy_value *v, int i)
 {
     return i < v->rank - 2 ? v->shape[v->rank - 3 - i] : 1;

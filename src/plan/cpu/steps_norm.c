@@ -34,7 +34,7 @@ void plan_run_layer_norm(const struct plan_step *s, const struct plan_run *r, in
                          s->norm.epsilon, row0, row1);
 }
 
-// Sums of each channel over the pixels of an image; of squares of what is beyond `mean` where it is given.
+// Sums of each channel over the pixels of an image; of squares of what is beyond `mean` if it is given.
 struct pixels {
     int h, w, c;
     ptrdiff_t row, pixel, channel;

@@ -28,7 +28,7 @@ static void simplify(struct plan_spread *s)
     *s = t;
 }
 
-// Steps of an operand along the output's dimensions, 0 where it repeats.
+// Steps of an operand along the output's dimensions, 0 if it repeats.
 static void set_operand(const struct tachy_value *v, const struct plan_ref *at, const struct tachy_value *y,
                         ptrdiff_t *step)
 {

@@ -269,7 +269,7 @@ static size_t bytes(int64_t elements, const struct tachy_value *v) { return (siz
 
 static bool moves_bytes(enum tachy_dtype t) { return tachy_is_float(t) || t == TACHY_U8; }
 
-// Pixels at even steps, without gaps but for channels that are more than the picture's.
+// Pixels at even steps, without gaps except channels that are more than the picture's.
 static bool is_even(const struct tachy_view *v)
 {
     return v->pixel >= v->c && v->row == v->pixel * v->w && v->image == v->row * v->h;

@@ -44,7 +44,7 @@ static void pick_axis(struct picking *p, const struct lattice *x, const struct l
     *p = (struct picking){.w = p->w, .size = {x->v->shape[axis]}, .step = {x->step[axis]}, .deep = 1};
 }
 
-// One element an index: what it picks lies by its own place but for the axis.
+// One element an index: what it picks lies by its own place except the axis.
 static void pick_each(struct picking *p, const struct lattice *x, const struct lattice *index, const struct lattice *y, int axis)
 {
     for (int d = 0; d < index->v->rank; d++)

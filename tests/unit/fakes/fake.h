@@ -8,7 +8,7 @@
 
 #define FAKE_API __attribute__((visibility("default")))
 
-// Speeds of the fake GPU: bytes a second (read and written), operations a second.
+// Speeds of the fake GPU: bytes per second (read and written), operations per second.
 #define FAKE_COPY_BPS 4e12
 #define FAKE_FP16 700e12
 #define FAKE_TF32 350e12
