@@ -48,12 +48,12 @@ void tachy_aligned_free(void *p);
 // Heap text of a format; NULL when out of memory. Free with tachy_free().
 char *tachy_asprintf(const char *fmt, ...) TACHY_PRINTF(1, 2);
 
-// $XDG_CACHE_HOME/tachy, $XDG_DATA_HOME/tachy (or ~/.cache, ~/.local/share); created.
-// Free with tachy_free(). NULL if no home can be found.
+// $XDG_CACHE_HOME/tachy, $XDG_DATA_HOME/tachy (or ~/.cache, ~/.local/share); created. Free with tachy_free(). NULL if
+// there is no home folder.
 char *tachy_cache_dir(void);
 char *tachy_data_dir(void);
 
-// mkdir -p. TACHY_OK, also where the folder is there already.
+// mkdir -p. TACHY_OK also if the folder exists.
 int tachy_make_folders(const char *path, const struct tachy_log *log);
 
 // Reads a whole regular file of at most `limit` bytes; a NUL follows the data. Free with

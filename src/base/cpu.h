@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-// What this processor and this process may use.
+// Features that this processor and this process may use.
 
 enum tachy_isa { TACHY_ISA_C = 0, TACHY_ISA_AVX2, TACHY_ISA_AVX512, TACHY_ISA_NEON };
 
@@ -44,5 +44,5 @@ int tachy_cpu_count(void);
 // "AMD EPYC 9B14", on AArch64 its kinds of cores ("Cortex-A55 + Cortex-A76", those without a known name
 // as "AArch64 61:022", implementer and part), or "unknown". Static memory. Thread-safe.
 const char *tachy_cpu_name(void);
-// The same out of a text like /proc/cpuinfo; `size` is at least 1, what does not fit is left out.
+// As above, from a text like /proc/cpuinfo; `size` is at least 1; the name is truncated to it.
 void tachy_cpu_name_read(FILE *f, char *to, size_t size);

@@ -4,11 +4,11 @@
 #include <stdint.h>
 
 // The function table that libtachy_ep.so exports as tachy_ep_table, beside ONNX Runtime's entry points. If one plan
-// covers a session's whole model, a program takes that plan and runs it without ONNX Runtime.
+// covers a session's whole model, a program takes that plan and runs it without ONNX Runtime:
 //
-//   c = table->open(0, NULL); create a session with the provider option context=<table->id(c)>;
-//   plan = table->take(c); table->close(c);
-//   table->run(plan, in, out) any number of times and threads; table->release(plan)
+// c = table->open(0, NULL); create a session with the provider option context=<table->id(c)>;
+// plan = table->take(c); table->close(c);
+// table->run(plan, in, out) any number of times and threads; table->release(plan)
 
 enum { TACHY_EP_TABLE_VERSION = 10 };
 
@@ -140,7 +140,6 @@ struct tachy_ep_table {
     // Measures `runs` runs one after the other, with tensors in the device's memory: their mean, in ms. `in` as for run().
     // TACHY_ERR_UNSUPPORTED: the plan's device has no memory of its own; else as run().
     int (*time)(struct tachy_ep_plan *p, const void *const in[], int runs, double *ms);
-    // What the last run of the plan that failed was at, and the words of the driver or the library; "": nothing is known.
-    // Thread-safe.
+    // Where the plan's last failed run failed, with the driver's or library's words; "": unknown. Thread-safe.
     void (*why)(struct tachy_ep_plan *p, char *text, size_t size);
 };

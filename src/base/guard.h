@@ -2,8 +2,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// Memory beside a page that nobody may touch, for tests and for finding faults: a read or write past
-// that end faults at once, in code of every instruction set and without a sanitizer.
+// Memory next to an inaccessible page, for tests and for finding faults: a read or write past that end faults at once,
+// in code of every instruction set and without a sanitizer.
 enum tachy_guard {
     TACHY_GUARD_NONE,
     TACHY_GUARD_END,   // the page follows the last byte

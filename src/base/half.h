@@ -31,7 +31,7 @@ static inline uint16_t tachy_float_to_half(float f)
         return (uint16_t)(sign | 0x7e00);
     if (rest >= 0x47800000)
         return (uint16_t)(sign | 0x7c00);
-    if (rest < 0x38800000) { // the addition rounds where the last bit of a small half lies
+    if (rest < 0x38800000) { // the addition rounds at the last bit of a small half
         float v = (f < 0 ? -f : f) + 0.5f;
         memcpy(&bits, &v, 4);
         return (uint16_t)(sign | (bits - 0x3f000000));

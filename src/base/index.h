@@ -13,7 +13,7 @@ struct tachy_index {
     size_t room, used;
 };
 
-// Whether `number` stands for `key`.
+// True if `number` stands for `key`.
 typedef bool tachy_index_same(const void *user, const void *key, int number);
 
 // The number, 0 or more, that stands for `key`, whose hash is given (base/mix.h); -1: none.

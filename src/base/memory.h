@@ -4,11 +4,11 @@
 #include <pthread.h>
 #include <tachy/tensor.h>
 
-// Who holds how much memory of each kind, within a budget each, and what gives way when one
-// runs out. Blocks are taken by pools when a run starts, not frame by frame.
-// Thread-safety: all calls may come from any thread, but open and close.
+// Tracks who holds how much memory of each kind, within a budget each, and decides who gives way when one runs out.
+// Pools take blocks when a run starts, not per frame. Thread-safety: all calls may come from any thread, except open
+// and close.
 
-// enum tachy_mem, and behind it the memory of further GPUs.
+// enum tachy_mem, followed by the memory of further GPUs.
 enum { TACHY_MEM_KINDS = TACHY_DEVICE + TACHY_MAX_GPUS };
 // The memory of the GPU with this ordinal, 0..TACHY_MAX_GPUS - 1. The first one's is TACHY_DEVICE.
 static inline enum tachy_mem tachy_mem_of_gpu(int ordinal)
@@ -28,7 +28,7 @@ const char *tachy_mem_name(enum tachy_mem p);           // "host", "pinned", "de
 
 struct tachy_memory;
 
-// A piece of memory. Zeroed before it is taken; must stay where it is until it is given back.
+// A piece of memory. Zeroed before it is taken; must not move until it is given back.
 struct tachy_block {
     void *data; // 64-byte aligned, not cleared; NULL for a reservation
     size_t size;
@@ -50,8 +50,8 @@ struct tachy_memory *tachy_memory_ref(struct tachy_memory *m);
 // WARN.
 void tachy_memory_close(struct tachy_memory **m);
 
-// How memory of a kind is had; host memory is there from the start. `alloc` returns TACHY_ERR_NOMEM where
-// there is no more, and another code, logged, where that is not why. Before the first block of that kind.
+// Allocator for a kind of memory; host memory has one from the start. `alloc` returns TACHY_ERR_NOMEM if there is no
+// more, and another code, logged, for other failures. Set before the first block of that kind.
 struct tachy_mem_ops {
     int (*alloc)(void *user, size_t size, void **data);
     void (*free)(void *user, void *data);
@@ -62,12 +62,12 @@ void tachy_memory_set_ops(struct tachy_memory *m, enum tachy_mem mem,
                             const struct tachy_mem_ops *ops);
 bool tachy_memory_has(const struct tachy_memory *m, enum tachy_mem mem);
 
-// Bytes; 0: what there is. What is taken already stays.
+// Bytes; 0: all there is. Existing blocks stay.
 void tachy_memory_set_budget(struct tachy_memory *m, enum tachy_mem mem, uint64_t bytes);
 
-// Takes `size` > 0 bytes. Where the budget or the system has too little, caches are asked to shrink
-// and it is tried once more. TACHY_ERR_NOMEM: nothing was taken; logged once, then only counted,
-// until tachy_memory_quiet(). TACHY_ERR_UNSUPPORTED: the kind has no ops. Others are the ops'.
+// Takes `size` > 0 bytes. If the budget or the system has too little, caches are asked to shrink, and it is tried once
+// more. TACHY_ERR_NOMEM: nothing was taken; logged once, then only counted, until tachy_memory_quiet().
+// TACHY_ERR_UNSUPPORTED: the kind has no ops. Other codes come from the ops.
 #define tachy_memory_take(m, b, mem, use, size)                                                  \
     tachy_memory_take_at(m, b, mem, use, size, TACHY_SITE)
 // Counts memory that somebody else allocates (a decoder's pictures); b->data stays NULL.
@@ -80,7 +80,7 @@ int tachy_memory_take_at(struct tachy_memory *m, struct tachy_block *b, enum tac
                          enum tachy_memory_use use, size_t size, const char *site);
 int tachy_memory_reserve_at(struct tachy_memory *m, struct tachy_block *b, enum tachy_mem mem,
                             enum tachy_memory_use use, size_t size, const char *site);
-// Gives a block back and zeroes it; nothing where it was never taken.
+// Gives a block back and zeroes it; does nothing if it was never taken.
 void tachy_memory_give(struct tachy_memory *m, struct tachy_block *b);
 
 // Something that can shrink. `shrink` gives back blocks of `mem` worth `want` bytes or as many as

@@ -22,8 +22,7 @@ static inline uint64_t tachy_mix(uint64_t h, const void *data, size_t size)
     return h ^ h >> 32;
 }
 
-// The same for much data, in 128 bits: four times as quick. h: any to begin with, then the digest of
-// what came before.
+// As above for large data, in 128 bits: four times as fast. h: any initial value, then the digest of the earlier data.
 static inline void tachy_mix_wide(uint64_t h[2], const void *data, size_t size)
 {
     const uint64_t k = 0x9e3779b97f4a7c15u;

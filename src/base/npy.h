@@ -17,25 +17,25 @@ struct tachy_npy {
 // The file's bytes before its data; returns how many. They are 128 for an array of two extents, whatever these are.
 enum { TACHY_NPY_HEADER = 512 };
 size_t tachy_npy_header(char header[TACHY_NPY_HEADER], const struct tachy_npy *a);
-// Writes beside the name and renames. TACHY_ERR_IO, TACHY_ERR_NO_SPACE.
+// Writes under a temporary name and renames. TACHY_ERR_IO, TACHY_ERR_NO_SPACE.
 int tachy_npy_write(const char *path, const struct tachy_npy *a, const struct tachy_log *log);
 // TACHY_ERR_FORMAT names the file and what is wrong with it; TACHY_ERR_UNSUPPORTED: another
 // type of numbers, or Fortran's order. *a is zeroed on failure.
 int tachy_npy_read(struct tachy_npy *a, const char *path, const struct tachy_log *log);
-// The same of a file in memory, which is changed and which `a` then points into.
+// As above, for a file in memory, which is modified and which `a` then points into.
 int tachy_npy_parse(struct tachy_npy *a, char *data, size_t size, const char *name,
                     const struct tachy_log *log);
 void tachy_npy_free(struct tachy_npy *a);
 
 // A view of a dense host tensor.
 struct tachy_npy tachy_npy_of(const struct tachy_tensor *t);
-// Whether the array has the tensor's type and shape.
+// True if the array has the tensor's type and shape.
 bool tachy_npy_fits(const struct tachy_npy *a, const struct tachy_tensor *t);
 
 // npy_compare.c
 struct tachy_npy_difference {
     bool identical;
-    double max; // infinite where one is NaN and the other is not
+    double max; // infinite if one is NaN and the other is not
     double mse, range; // mean square of the difference; of the saved values
 };
 // Adds what differs between two arrays of one type and size to `d`; start with

@@ -1,8 +1,8 @@
 #pragma once
 #include <tachy/settings.h>
 
-// Tables of options. Each part has its own rows beside it (source_options.c, segment_rows.c, ...), and src/job joins them
-// into the one table of <tachy/settings.h>, which settings are made from. A table ends with {0}.
+// Tables of options. Each part has its own rows beside it (source_options.c, segment_rows.c, ...), and src/job joins
+// them into the one table of <tachy/settings.h>. A table ends with {0}.
 
 #define TACHY_KEYS(...) (const struct tachy_key[]){__VA_ARGS__, {0}}
 #define TACHY_KEY(p) {.path = p}
@@ -16,7 +16,7 @@ enum {
 extern const struct tachy_option tachy_command_options[]; // that the command reads, not a job
 extern const struct tachy_option tachy_planned_options[]; // whose part is not built yet
 
-// Whether `word` is one of "a|b|c"; `words` may be NULL.
+// True if `word` is one of "a|b|c"; `words` may be NULL.
 bool tachy_word_in(const char *words, const char *word);
 int tachy_word_at(const char *words, const char *word); // its number there, from 0; -1: it is not one
 
@@ -26,8 +26,7 @@ size_t tachy_option_count(const struct tachy_option *table);
 // Row with this dotted path, -1: none. Rows are numbered in the order of the table.
 int tachy_option_index(const struct tachy_option *table, const char *path);
 
-// How the option is written on a command line: "-crf", "--threshold"; its path where it has
-// no name. `buf` may be what is returned.
+// The option as written on a command line: "-crf", "--threshold"; its path if it has no name. May return `buf`.
 const char *tachy_option_shown(const struct tachy_option *o, char *buf, size_t size);
 
 // Row of a key of a configuration file: its path or another key. *key: the latter's entry, NULL
@@ -41,7 +40,7 @@ const struct tachy_option *tachy_option_find_in(const struct tachy_option *table
 const struct tachy_option *tachy_option_lookup_in(const struct tachy_option *table, const char *name,
                                                   const char **nearest);
 
-// How special the section of a key is: where several keys name one option, a higher one wins.
+// How specific the section of a key is: if several keys name one option, a higher one wins.
 int tachy_option_order(const char *key);
 
 // True for a path that keys lie below: "output", "pipeline.stages".
@@ -61,11 +60,11 @@ int tachy_settings_append(tachy_settings *s, const char *path, const char *text)
 const struct tachy_option *tachy_settings_options(const tachy_settings *s); // the table
 const struct tachy_log *tachy_settings_log(const tachy_settings *s);
 
-// Whether tachy_settings_set() gave the value that holds: a person or a program asked for it by name, not a file,
-// preset or default.
+// True if tachy_settings_set() gave the value in force: a person or a program asked for it by name, not a file, preset
+// or default.
 bool tachy_settings_by_name(const tachy_settings *s, const char *path);
 
-// The option of a task whose input may be sound alone. Every job has the row, since every source reads it.
+// The option of a task that accepts sound as its only input. Every job has the row, since every source reads it.
 #define TACHY_SOUND_OPTION                                                                                                     \
     {"animation.audio", "audio", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Animation",                                     \
      .help = "the portrait says what is heard in this file, without an input: its sound moves the mouth and is in the output; 25 " \

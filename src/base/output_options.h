@@ -3,11 +3,11 @@
 
 #include <tachy/settings.h>
 
-// An output as the setting output.file names it: a name, or options of this output alone in brackets before it, as in
-// "[f=flv:crf=28]rtmp://host/live". A backslash takes the meaning off the character after it. What begins with a bracket
-// but holds no known key is a name.
+// An output as the setting output.file names it: a name, with options for this output only in brackets before it, as in
+// "[f=flv:crf=28]rtmp://host/live". A backslash escapes the character after it. Text that begins with a bracket but
+// holds no known key is a name.
 
-// The name alone; a part of `text`.
+// The name only; a part of `text`.
 const char *tachy_output_name(const char *text);
 
 // The value of an option: "f", or a name of output.*, such as "crf". False: it is not given, or does not fit.

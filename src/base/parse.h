@@ -3,8 +3,8 @@
 #include <stdint.h>
 #include <tachy/common.h>
 
-// Values as people write them. Each returns false, and leaves *out alone, where the whole
-// text is not such a value. The decimal point is a point in every locale.
+// Values as people write them. If the whole text is not such a value, each returns false and leaves *out unchanged. The
+// decimal point is a point in every locale.
 
 bool tachy_parse_bool(const char *text, bool *out); // yes/no, true/false, on/off, 1/0
 bool tachy_parse_int(const char *text, int64_t *out);

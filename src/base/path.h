@@ -3,27 +3,27 @@
 #include <stdio.h>
 #include <tachy/common.h>
 
-// Whether `path` is there but lies neither in the folder of the file `file` nor below it, once symbolic links are
-// followed: what a file that somebody sent must not name. False if it is not there.
+// True if `path` exists but lies neither in the folder of the file `file` nor below it, after following symbolic links:
+// such a path must not be named by a file from elsewhere. False if it does not exist.
 bool tachy_path_outside(const char *path, const char *file);
 
-// Whether a name ends in `tail`, in capitals or not; `name` may be NULL.
+// True if a name ends in `tail`, ignoring case; `name` may be NULL.
 bool tachy_path_ends(const char *name, const char *tail);
 
-// Whether an extension without its dot is one of "mp4|mov", in capitals or not.
+// True if an extension without its dot is one of "mp4|mov", ignoring case.
 bool tachy_path_extension_in(const char *extension, const char *words);
 
 // Extensions of pictures that are written as well as read (others become PNG), and of all that are read.
 #define TACHY_PICTURES_OUT "png|jpg|jpeg|bmp|tif|tiff|webp|ppm"
 #define TACHY_PICTURES_IN TACHY_PICTURES_OUT "|pgm|pbm|pnm|heic|heif|avif|jxl|jp2|exr|dpx|tga|qoi|psd"
-// "a.JPG": by the name alone.
+// "a.JPG": by the name only.
 bool tachy_path_is_picture(const char *name);
 
 // "https://...", "rtmp://...": an address, not a file.
 bool tachy_path_is_address(const char *name);
 // "window", "window:full", "pipewire:NAME", "ndi": shown to a person or by other programs, not a file.
 bool tachy_path_is_shown(const char *name);
-// Whether it is the word, or begins with the word and a colon: "screen", "screen::0".
+// True if it is the word, or begins with the word and a colon: "screen", "screen::0".
 bool tachy_path_says(const char *name, const char *word);
 
 // "/dev/video0": a device of Video4Linux2, not a file.
@@ -32,8 +32,8 @@ bool tachy_path_is_video_device(const char *name);
 // A name or address without "file:" in front.
 const char *tachy_path_local(const char *url);
 
-// Where a name has FFmpeg's number pattern, as in "shot_%04d.png"; *end: after it; *digits: at least so many, 0..20. NULL: it
-// has none.
+// Finds FFmpeg's number pattern in a name, as in "shot_%04d.png"; *end: after it; *digits: the minimum number, 0..20.
+// NULL: there is none.
 const char *tachy_path_number(const char *name, const char **end, int *digits);
 
 // Outputs that are text, a part for each frame.

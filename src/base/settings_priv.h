@@ -1,9 +1,9 @@
 #pragma once
 #include <tachy/settings.h>
 
-// What settings.c and settings_yaml.c share.
+// Shared by settings.c and settings_yaml.c.
 
-// Where a value came from; a higher one wins. Files count up from TACHY_RANK_FILE.
+// Origin of a value; a higher one wins. Files count up from TACHY_RANK_FILE.
 enum { TACHY_RANK_DEFAULT, TACHY_RANK_PRESET, TACHY_RANK_FILE, TACHY_RANK_SET = 1 << 30 };
 
 #define TACHY_PROFILE "run.profile" // the row that names a preset
@@ -41,13 +41,13 @@ void tachy_value_clear(struct tachy_value *v);
 // the option's name: `"x" is not a number from 0 to 1`. Free with tachy_free().
 int tachy_value_parse(const struct tachy_option *o, const char *text, struct tachy_value *v,
                       char **why);
-// The same for another key of the row (NULL: its path), which may take yes or no.
+// As above for another key of the row (NULL: its path), which may take yes or no.
 int tachy_value_parse_key(const struct tachy_option *o, const struct tachy_key *key,
                           const char *text, struct tachy_value *v, char **why);
 bool tachy_value_equal(const struct tachy_option *o, const struct tachy_value *a,
                        const struct tachy_value *b);
 
-// Says once that the option `name` (as the user wrote it) has no effect yet, if that is so.
+// Logs once that the option `name` (as the user wrote it) has no effect yet, if so.
 void tachy_settings_warn_planned(tachy_settings *s, const struct tachy_option *o, const char *name,
                                  const char *origin);
 

@@ -7,7 +7,8 @@
 
 enum { TACHY_SOUND_BANDS = 32 }; // width of such a picture; its height is 1
 
-// Where band i begins, Hz; i = TACHY_SOUND_BANDS: where the last one ends. As wide on O'Shaughnessy's mel scale, from 60 to 8000 Hz.
+// Lower edge of band i, Hz; i = TACHY_SOUND_BANDS: the upper edge of the last one. The bands have equal widths on
+// O'Shaughnessy's mel scale, from 60 to 8000 Hz.
 static inline double tachy_sound_edge(int i)
 {
     const double low = log(1 + 60 / 700.), high = log(1 + 8000 / 700.);

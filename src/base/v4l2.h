@@ -14,7 +14,7 @@ static inline bool tachy_v4l2_ask(int fd, unsigned long what, void *about)
     return ret == 0;
 }
 
-// What the device that was asked can do (V4L2_CAP_...), not what its siblings can.
+// Capabilities of the opened device (V4L2_CAP_...), not of its siblings.
 static inline unsigned tachy_v4l2_can(const struct v4l2_capability *cap)
 {
     return cap->capabilities & V4L2_CAP_DEVICE_CAPS ? cap->device_caps : cap->capabilities;

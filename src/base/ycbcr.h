@@ -3,7 +3,7 @@
 
 // Kr and Kb of a matrix (ITU-T H.273, table 4); false: none that has them, and those of BT.709.
 bool tachy_luma_weights(int matrix, double *kr, double *kb);
-// Whether two have the same weights: BT.601 has two numbers.
+// True if two have the same weights: BT.601 has two numbers.
 bool tachy_same_matrix(int a, int b);
 
 // Codes from end to end, and that of black, of a range of 8 bits or more (ITU-T H.273, 8.3).

@@ -2,9 +2,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// How many items may be worked on together while memory is short: halved at each shortage, doubled
-// again after a quiet time, which grows where the larger number failed again soon. Pure logic on a
-// clock that the caller reads; guarded by whoever owns it.
+// Limits the number of items processed together while memory is short: halves it at each shortage, and doubles it after
+// a quiet time, which grows if the larger number soon fails again. Pure logic on a clock that the caller reads; the
+// owner's lock guards it.
 
 struct tachy_backoff {
     int most, now;      // 1 <= now <= most
@@ -16,8 +16,8 @@ struct tachy_backoff {
 };
 
 void tachy_backoff_init(struct tachy_backoff *b, int most, uint64_t quiet_ns);
-// A shortage while `tried` items were worked on. True: there is less to try with; false: one item
-// alone is too much. A shortage of more items than are allowed by now is old news and only counted.
+// Reports a shortage with `tried` items. True: retry with fewer; false: a single item is too much. A shortage with more
+// items than the current limit is stale and only counted.
 bool tachy_backoff_shortage(struct tachy_backoff *b, int tried, uint64_t now_ns);
-// Work went well. True if the number grew.
+// Reports success. True if the limit grew.
 bool tachy_backoff_ok(struct tachy_backoff *b, uint64_t now_ns);

@@ -70,10 +70,9 @@ void tachy_bq_ripen_stream(struct tachy_bq *q, uint64_t stream, enum tachy_batch
 // The earliest deadline of a pending item; TACHY_NEVER: none.
 uint64_t tachy_bq_next_due(const struct tachy_bq *q);
 
-// How many items a batch that closes now has; 0: none closes. `preferred` as in
-// tachy_batcher_params.
+// Number of items in a batch that closes now; 0: none closes. `preferred` as in tachy_batcher_params.
 int tachy_bq_closable(const struct tachy_bq *q, int max_batch, const int *preferred);
 // The item that goes first; NULL: empty.
 struct tachy_bq_slot *tachy_bq_first(const struct tachy_bq *q);
-// Takes all waiting items out, or those of *stream where that is not NULL: a list by `next`.
+// Removes all waiting items, or, if `stream` is not NULL, those of *stream: a list by `next`.
 struct tachy_bq_slot *tachy_bq_remove_all(struct tachy_bq *q, const uint64_t *stream);

@@ -4,12 +4,12 @@
 
 #include <stdatomic.h>
 
-// What the files of the batcher share.
+// Shared by the files of the batcher.
 
 struct tachy_ticket {
     atomic_int refs; // the caller's and, until it is done, the item's
     const tachy_batcher *owner;
-    struct tachy_bq_slot *slot; // where the item waits; NULL once it does not. Batcher's lock
+    struct tachy_bq_slot *slot; // slot of the waiting item; NULL once it no longer waits. Batcher's lock
     struct tachy_clock clock;
     pthread_mutex_t lock;
     pthread_cond_t done;
@@ -17,7 +17,7 @@ struct tachy_ticket {
     int err;
 };
 
-// Who is told how an item ended.
+// Notification of how an item ended.
 struct batch_ending {
     void (*done)(void *user, int err);
     tachy_ticket *ticket;
@@ -66,11 +66,11 @@ struct tachy_batcher {
 
 // Now, and what is due by now is ripe.
 void tachy_batcher_tick(tachy_batcher *b);
-// Wakes an idle taker if there is something for it. After each change of the queue.
+// Wakes an idle taker if there is something for it. Call it after each change of the queue.
 void tachy_batcher_wake(tachy_batcher *b);
 // `n` slots have become free.
 void tachy_batcher_space(tachy_batcher *b, int n);
-// Whether the calling thread is one of the workers.
+// True if the calling thread is one of the workers.
 bool tachy_batcher_is_worker(const tachy_batcher *b);
 // A thread leaves the batcher after having slept in it.
 void tachy_batcher_leave(tachy_batcher *b);

@@ -1,7 +1,7 @@
 #pragma once
 #include "compare/judge.h"
 
-// What a comparison found: one or two mattes, each held against the truth.
+// Result of a comparison: one or two mattes, each against the truth.
 struct tachy_comparison {
     char *file[2], *against;
     int nb;              // judged: 1 or 2
@@ -11,7 +11,7 @@ struct tachy_comparison {
     double ghosting[2];  // over all pixels of all frames; NaN: there is none
 };
 
-// Whether x is a worse figure than y; NaN is never worse.
+// True if x is worse than y; NaN is never worse.
 bool tachy_matte_worse(enum tachy_matte_metric metric, double x, double y);
 // Mean over the frames that have the figure; of ghosting, over the pixels. NaN: none has it.
 double tachy_comparison_mean(const tachy_comparison *c, int which, enum tachy_matte_metric m);

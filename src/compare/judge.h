@@ -21,10 +21,10 @@ int tachy_judge_frame(struct tachy_judge *j, const struct tachy_matte *m, const 
                       double v[TACHY_MATTE_METRICS]);
 void tachy_judge_free(struct tachy_judge *j);
 
-// gradient.c: sum of the squared difference of the two gradient magnitudes. `plane`: scratch, four
-// of 4 bytes per pixel.
+// gradient.c: sum of the squared difference of the two gradient magnitudes. `plane`: scratch, four planes with 4 bytes
+// per pixel.
 double tachy_matte_gradient(const struct tachy_matte *m, const struct tachy_matte *truth, void *const plane[4]);
 
-// connectivity.c: sum of the absolute difference of the two degrees of connectedness. `plane`: scratch,
-// four of 4 bytes per pixel. NaN: out of memory.
+// connectivity.c: sum of the absolute difference of the two degrees of connectedness. `plane`: scratch, four planes
+// with 4 bytes per pixel. NaN: out of memory.
 double tachy_matte_connectivity(const struct tachy_matte *m, const struct tachy_matte *truth, void *const plane[4]);

@@ -19,10 +19,10 @@ struct tachy_sheet {
     } row[TACHY_MATTE_METRICS];
 };
 
-// Takes the frame in if it is the worst yet by some metric. `b` may be NULL: a alone is judged. TACHY_ERR_NOMEM.
+// Adds the frame if it is the worst so far by some metric. `b` may be NULL: only a is measured. TACHY_ERR_NOMEM.
 int tachy_sheet_take(struct tachy_sheet *s, int64_t frame, const struct tachy_matte *a, const struct tachy_matte *b,
                      const struct tachy_matte *truth, const double va[TACHY_MATTE_METRICS],
                      const double vb[TACHY_MATTE_METRICS]);
-// The sheet as a picture, the caller's; `names`: of a, b (NULL: none) and the truth. TACHY_ERR_NOMEM.
+// Draws the sheet as a picture, which is the caller's; `names`: of a, b (NULL: none) and the truth. TACHY_ERR_NOMEM.
 int tachy_sheet_draw(tachy_frame **out, const struct tachy_sheet *s, const char *const names[3]);
 void tachy_sheet_free(struct tachy_sheet *s);

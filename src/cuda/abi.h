@@ -2,11 +2,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// The part of NVIDIA's binary interfaces that is used here, declared on our own so that the
-// project builds where no CUDA toolkit is installed. Sources, all public: "CUDA Driver API",
-// "NVML API Reference Guide", "CUPTI Documentation" (activity records), "cuBLAS" and "NVTX"
-// at docs.nvidia.com. tests/unit/test_cuda_abi.c holds it against the toolkit's headers where
-// they are installed.
+// The part of NVIDIA's binary interfaces that is used here, declared separately so that the project builds without a
+// CUDA toolkit. Sources, all public: "CUDA Driver API", "NVML API Reference Guide", "CUPTI Documentation" (activity
+// records), "cuBLAS" and "NVTX" at docs.nvidia.com. tests/unit/test_cuda_abi.c compares it with the toolkit's headers
+// if they are installed.
 
 // CUDA driver: handles are pointers, devices are numbers, device addresses 64-bit numbers.
 typedef int cuda_device;
@@ -38,7 +37,7 @@ enum {
 enum { CUDA_MEMORY_HOST = 1, CUDA_MEMORY_DEVICE = 2 };
 struct cuda_copy_attributes { // CUmemcpyAttributes
     int order; // CUDA_COPY_IN_ORDER
-    struct { int kind, id; } from, to; // CUmemLocation, of memory without a place of its own: not ours
+    struct { int kind, id; } from, to; // CUmemLocation, for memory without a location: not ours
     unsigned flags;
 };
 enum { CUDA_COPY_IN_ORDER = 1 }; // CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
@@ -59,7 +58,7 @@ struct cuda_copy_2d { // CUDA_MEMCPY2D
     size_t width, height; // bytes, rows
 };
 
-// NVDEC: what it says of itself (cuviddec.h of NVIDIA's Video Codec SDK: CUVIDDECODECAPS).
+// NVDEC: its capabilities (cuviddec.h of NVIDIA's Video Codec SDK: CUVIDDECODECAPS).
 enum {
     CUVID_MPEG1 = 0,
     CUVID_MPEG2 = 1,
@@ -106,8 +105,8 @@ enum {
     NVML_THROTTLE_HEAT = 0x20 | 0x40,
 };
 
-// CUPTI: the leading members of its activity records. They have been the same since CUDA 11;
-// later versions append. cuptiActivityGetNextRecord() steps over what is behind them.
+// CUPTI: the leading members of its activity records. They have been the same since CUDA 11; later versions append.
+// cuptiActivityGetNextRecord() skips the rest.
 enum {
     CUPTI_OK = 0,
     CUPTI_NO_MORE_RECORDS = 12, // CUPTI_ERROR_MAX_LIMIT_REACHED

@@ -6,7 +6,7 @@
 struct tachy_cuda_absdiff {
     cuda_address a, b;          // first sample of each picture
     cuda_address dst;           // |a - b|, as wide as the samples; 0: only the sums
-    cuda_address sum;           // uint64_t a picture, added to; 0: only the picture
+    cuda_address sum;           // uint64_t per picture, added to; 0: only the picture
     int64_t stride_a, stride_b; // bytes from row to row
     int64_t stride_dst;
     int64_t next_a, next_b, next_dst; // bytes from picture to picture

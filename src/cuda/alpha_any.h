@@ -1,7 +1,7 @@
 #pragma once
 #include "cuda/alpha_out.h"
 
-// The same as alpha_out.h of interleaved R'G'B' and of 4:2:2, with the same bits.
+// As alpha_out.h, for interleaved R'G'B' and for 4:2:2, with the same bits.
 struct tachy_cuda_alpha_any {
     struct tachy_cuda_alpha_frame frame[TACHY_CUDA_COMPOSITE_FRAMES]; // in: the first sample of each component
     int64_t in_stride[3], out_stride[4], alpha_stride; // bytes

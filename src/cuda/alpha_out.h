@@ -4,7 +4,7 @@
 // Mode alpha: the picture with an alpha plane, as YUVA420P, YUVA444P10 or RGBA. Float arithmetic in
 // the order of postprocess/alpha_out.c and without fused multiply-add: the same bits.
 struct tachy_cuda_alpha_frame {
-    cuda_address in[3], out[4]; // planes; out[0] alone for RGBA
+    cuda_address in[3], out[4]; // planes; only out[0] for RGBA
     cuda_address alpha;         // bytes, at frame size; YUVA420P: plane 3 of the output, already there
 };
 

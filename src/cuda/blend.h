@@ -20,11 +20,11 @@ struct tachy_cuda_blend {
     enum tachy_cuda_layer other;  // what alpha 0 shows
     int over;                     // 1: the two in turn
     int keep;                     // sample of each position that is copied from `in`; -1: none
-    int right;                    // positions that are composited; behind `in` itself where they are beside it
-    int beside;                   // 1: the plane as it is, then `right` positions of the composite
+    int right;                    // positions that are composited; after `in` itself if they are beside it
+    int beside;                   // 1: the unchanged plane, then `right` positions of the composite
     uint16_t fill[4];             // of each sample, as it lies in memory
     int sparse;                   // `front` is `in` where alpha is 255, and may not be written there
-    // Of a blurred layer: its tables for this plane, its extents, and which component each sample is.
+    // For a blurred layer: its tables for this plane, its extents, and which component each sample is.
     cuda_address blur_across, blur_down;
     int blur_stride, blur_h;
     int component[4];

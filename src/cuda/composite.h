@@ -57,7 +57,7 @@ struct tachy_cuda_composite {
     uint32_t fill[2][4];        // four bytes or two words of each plane, as they lie in memory
     struct tachy_curve curve;
     int refined;                // 1: every eye has slope and offset
-    // Of the blurred layer: tables for luma and for chroma, with extents as above.
+    // For the blurred layer: tables for luma and for chroma, with extents as above.
     cuda_address blur_across[2], blur_down[2];
     int blur_stride, blur_h;    // words, rows
 };

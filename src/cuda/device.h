@@ -17,9 +17,10 @@ struct tachy_device {
 // Fills *d without creating a context. `cu` from tachy_cu_load().
 int tachy_device_describe(struct tachy_device *d, const struct tachy_cu *cu, int ordinal,
                           const struct tachy_log *log);
-// Makes the device's primary context current to the calling thread; undo with leave, in the reverse order.
-// May be nested, also of several devices; where it is current by the last enter, the driver is not asked. Where it fails
-// what was made in the context cannot be given back: that goes when the process' last reference to the context does.
+// Makes the device's primary context current to the calling thread; undo with leave, in the reverse order. May be
+// nested, also for several devices; if the last enter made it current already, the driver is not asked. If it fails,
+// objects created in the context cannot be freed individually: they go with the process's last reference to the
+// context.
 int tachy_device_enter(struct tachy_device *d, const struct tachy_log *log);
 void tachy_device_leave(struct tachy_device *d);
 // A thread of the library's own that enters again and again: from `true` on the last context stays current when it is
@@ -28,8 +29,8 @@ void tachy_device_linger(bool on);
 // Gives the context back. `d` may be zeroed or only described.
 void tachy_device_close(struct tachy_device *d);
 
-// Whether the kernels run on this device: NULL, or one sentence in `why` that names the least driver
-// or chip and what to do.
+// Checks that the kernels run on this device: NULL, or one sentence in `why` that names the oldest supported driver or
+// chip and what to do.
 const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]);
 // TACHY_OK, or the sentence as an error (TACHY_ERR_UNAVAILABLE).
 int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log);

@@ -1,7 +1,7 @@
 #pragma once
 #include "cuda/launch.h"
 
-// Lines and rectangles drawn over a picture, one over the other in their order: the samples of ref/ref_draw.h.
+// Lines and rectangles drawn over a picture in order: the samples of ref/ref_draw.h.
 struct tachy_cuda_draw {
     cuda_address shapes;      // struct tachy_shape [count], in the order of drawing
     int count;

@@ -1,9 +1,9 @@
 #pragma once
 #include "cuda/composite.h"
 
-// --edge natural: alpha of up to eight frames of one format and size, solved for around the boundaries of their masks
-// (ref/ref_edges.h) and evaluated at every pixel. Twin: postprocess/edges_frame.c and edges.c, in their order except the sums
-// that each step of conjugate gradients takes over the whole band.
+// --edge natural: solves for alpha around the mask boundaries of up to eight frames of one format and size
+// (ref/ref_edges.h), and evaluates it at every pixel. Twin: postprocess/edges_frame.c and edges.c, in the same order
+// except for the sums over the whole band in each conjugate gradient step.
 struct tachy_cuda_edges_eye {
     cuda_address mask;  // bytes
     int64_t stride;     // of it

@@ -1,10 +1,11 @@
 #pragma once
 #include "cuda/launch.h"
 
-// The search of one level for several pairs of pictures. Twin: flow/patch.c, with its bits.
+// The search of one level for several pairs of pictures. Twin: flow/patch.c, with the same bits.
 //
-// A patch begins at what its neighbours to the left and above have found, so patches along a diagonal are searched side by side:
-// a warp takes four rows of patches. Each row stays one patch behind the row above, and each warp waits for the one above.
+// A patch starts from the results of its neighbours to the left and above, so patches along a diagonal are searched in
+// parallel: a warp takes four rows of patches. Each row stays one patch behind the row above, and each warp waits for
+// the one above.
 struct tachy_cuda_flow_search {
     cuda_address here, there;        // float: pixel (0, 0) of the first pair's level, TACHY_CUDA_FLOW_PAD pixels around it
     cuda_address coarse_u, coarse_v; // float: of the coarser level, without gaps; 0: there is none

@@ -1,9 +1,9 @@
 #pragma once
 #include "cuda/composite.h"
 
-// The frame with the person's own colours where alpha is neither 0 nor 255: estimated (ref/ref_foreground.h), and without a
-// screen's hue. Up to eight frames of one format and size. Twin: postprocess/front.c, foreground.c and despill.c, except the
-// sums of the first colours and fused products: some samples are one code value off.
+// The frame with the person's own colours wherever alpha is neither 0 nor 255: estimated (ref/ref_foreground.h), and
+// without a screen's hue. Up to eight frames of one format and size. Twin: postprocess/front.c, foreground.c and
+// despill.c; the sums of the first colours and fused products differ, so some samples are one code value off.
 enum { TACHY_CUDA_FRONT_CELL = 4, TACHY_CUDA_FRONT_LEVELS = 16, TACHY_CUDA_FRONT_PLANES = 16 };
 
 struct tachy_cuda_front_frame {
@@ -19,12 +19,12 @@ struct tachy_cuda_front {
     int bytes, shift, bits;     // of a sample
     int rgb, narrow, low;       // log2 of the columns and rows under a sample of components 1 and 2, 0 or 1
     int estimated;
-    int sparse;                 // blend.h reads this: what it does not ask for need not be written
+    int sparse;                 // blend.h reads this: samples that it does not read need not be written
     int levels;                 // of the estimate: sizes 0..levels
     int size[TACHY_CUDA_FRONT_LEVELS][2]; // cells
     float screen[2];            // direction of the screen's chroma, of length 1; 0, 0: nothing is taken out
-    float narrowness;           // how much of what lies beside the direction counts against it
-    float depth;                // cells from the edge to where the hue stays
+    float narrowness;           // weight of the component perpendicular to the direction
+    float depth;                // cells from the edge to where the hue is kept
     float rv, gu, gv, bu, kr, kb; // of R'G'B': BT.709
 };
 TACHY_CUDA_LAUNCHER(front, tachy_cuda_front)

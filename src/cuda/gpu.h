@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <tachy/tensor.h>
 
-// A GPU's primary context, which is retained, with one stream in it: what a decoder, its frames and
-// their pools hold references to, so that the last of them may be freed in any order. Thread-safe.
+// A GPU's retained primary context with one stream in it. Decoders, their frames and pools hold references to it, so
+// that they can be freed in any order. Thread-safe.
 struct tachy_gpu {
     atomic_int refs;
     struct tachy_device device;
@@ -20,8 +20,8 @@ int tachy_gpu_open(struct tachy_gpu **out, int ordinal, void *stream, const stru
 struct tachy_gpu *tachy_gpu_ref(struct tachy_gpu *g);
 void tachy_gpu_unref(struct tachy_gpu **g);
 
-// Which of n GPUs has the fewest decoders of this process, the first of equals: one more is counted there
-// until tachy_gpu_give_decoder().
+// Chooses the GPU with the fewest decoders of this process, the first of equals, and counts one more there until
+// tachy_gpu_give_decoder().
 int tachy_gpu_take_decoder(struct tachy_gpu *const gpus[], int n);
 void tachy_gpu_give_decoder(const struct tachy_gpu *g);
 
@@ -30,7 +30,7 @@ void tachy_gpu_give_decoder(const struct tachy_gpu *g);
 int tachy_gpu_alloc(struct tachy_gpu *g, size_t bytes, void **data, const struct tachy_log *log);
 void tachy_gpu_free(struct tachy_gpu *g, void *data);
 
-// The same of host memory that the GPU reads and writes by itself.
+// As above, for host memory that the GPU reads and writes directly.
 int tachy_gpu_pinned_alloc(struct tachy_gpu *g, size_t bytes, void **data, const struct tachy_log *log);
 void tachy_gpu_pinned_free(struct tachy_gpu *g, void *data);
 

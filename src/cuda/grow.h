@@ -1,8 +1,9 @@
 #pragma once
 #include "cuda/composite.h"
 
-// Moves the edge of pictures of alpha by whole and parts of pixels, inside a region of each: TACHY_CUDA_GROW_STEPS pixels a
-// launch at most. Twin: tachy_alpha_grow() of postprocess/alpha.h, the same bits. What lies outside of the region is copied.
+// Moves the edges of alpha pictures by fractional numbers of pixels, inside a region of each: at most
+// TACHY_CUDA_GROW_STEPS pixels per launch. Twin: tachy_alpha_grow() of postprocess/alpha.h, the same bits. Pixels
+// outside the region are copied.
 enum { TACHY_CUDA_GROW_STEPS = 8 };
 struct tachy_cuda_grow_frame {
     cuda_address src, dst; // bytes; not the same

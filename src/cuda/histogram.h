@@ -1,7 +1,7 @@
 #pragma once
 #include "cuda/launch.h"
 
-// How often each value occurs in a plane of each frame. Twin: ref/ref_histogram.c.
+// Counts each value in a plane of each frame. Twin: ref/ref_histogram.c.
 enum { TACHY_CUDA_HISTOGRAM_FRAMES = 16 };
 struct tachy_cuda_histogram {
     cuda_address src[TACHY_CUDA_HISTOGRAM_FRAMES]; // first sample

@@ -29,16 +29,15 @@
 
 #include <stdbool.h>
 
-// The CUDA kernels, one operation a file: <operation>.h says what it takes, <operation>.cu has the
-// kernel and its launcher. They are compiled where -Dcuda finds a toolkit (docs/gpu.md), so everybody
-// reaches them through this table, which is NULL in a build without them.
+// The CUDA kernels, one operation per file: <operation>.h declares its arguments, <operation>.cu has the kernel and its
+// launcher. They are compiled if -Dcuda finds a toolkit (docs/gpu.md), so callers reach them through this table, which
+// is NULL in a build without them.
 //
-// A launcher puts its work on `stream` and returns at once. The device's context must be current to
-// the calling thread (tachy_device_enter). It returns a status of the driver's numbers: 0, or what
-// tachy_cu_check() turns into our code; arguments that it cannot take give CUDA_INVALID_VALUE and
-// start nothing. Pointers in its arguments are device addresses unless the header says otherwise; the
-// arguments themselves are copied. Any thread may launch.
-// kernels.inc: KERNEL(name, struct) a line, in the order of the alphabet.
+// A launcher queues its work on `stream` and returns at once. The device's context must be current to the calling
+// thread (tachy_device_enter). It returns a status in the driver's numbers: 0, or one that tachy_cu_check() turns into
+// our code. Arguments that it cannot take give CUDA_INVALID_VALUE and start nothing. Pointers in its arguments are
+// device addresses unless the header says otherwise; the arguments themselves are copied. Any thread may launch.
+// kernels.inc: one line KERNEL(name, struct) each, in alphabetical order.
 struct tachy_cuda_kernels {
 #define KERNEL(name, type) int (*name)(const struct type *a, cuda_stream stream);
 #include "cuda/kernels.inc"

@@ -4,10 +4,9 @@
 #include <stdbool.h>
 #include <tachy/common.h>
 
-// NVIDIA's libraries, loaded when they are first asked for: a program that links libtachy starts
-// if there is neither driver nor toolkit. A library that was found stays in the process, and
-// with it its table of functions; both are the process's, which is why they are kept here and
-// shared. All functions may be called from any thread.
+// NVIDIA's libraries, loaded on first use: a program that links libtachy starts without driver and toolkit. A loaded
+// library and its table of functions stay in the process and are shared, which is why they are kept here. All functions
+// may be called from any thread.
 
 // X(member, "symbol", (arguments)): functions that return their library's status, 0 for success.
 // A symbol that starts with '?' may be missing: its member is NULL then.
@@ -191,7 +190,7 @@ const char *tachy_nvml_reason(int bit);
 // File of a library that was loaded ("cuda", "nvml", "cupti", "cublas", "cublaslt", "nvcuvid"); NULL: it was not.
 const char *tachy_cuda_library_path(const char *name);
 
-// Of memory that the host names by a pointer into the GPU's.
+// The device address of memory that the host names by a pointer.
 static inline cuda_address tachy_cu_address(const void *p) { return (cuda_address)(uintptr_t)p; }
 
 // Turns a status of the driver into our code: CUDA_OUT_OF_MEMORY is TACHY_ERR_NOMEM, others
@@ -204,7 +203,7 @@ int tachy_cu_check(const struct tachy_cu *cu, int status, const struct tachy_log
 // The driver's text of a status, "no CUDA-capable device is detected (CUDA_ERROR_NO_DEVICE)".
 const char *tachy_cu_text(const struct tachy_cu *cu, int status, char *buf, size_t size);
 
-// How a library is found and which functions it must have: what those above are made of.
+// How to find a library and the functions that it must have: the tables above are loaded from these.
 struct tachy_library {
     const char *name;         // "cupti"
     const char *const *files; // tried in this order, then in the toolkit's folders; ends with NULL

@@ -7,7 +7,7 @@ struct tachy_cuda_luma {
     cuda_address in[TACHY_CUDA_COMPOSITE_FRAMES], out[TACHY_CUDA_COMPOSITE_FRAMES];
     int64_t in_stride, out_stride; // bytes
     int count, width, height;
-    int step;       // bytes of a pixel, 3 or 4
+    int step;       // bytes per pixel, 3 or 4
     int blue_first; // B G R
 };
 TACHY_CUDA_LAUNCHER(luma, tachy_cuda_luma)

@@ -13,10 +13,9 @@ struct tachy_gpu_mem_params {
     const struct tachy_log *log; // NULL: silent; must outlive the manager
 };
 
-// Sets budget and ops of the GPU's place (tachy_mem_of_gpu()) in `m`, and of TACHY_PINNED, which all
-// GPUs share, with the first of them. What is there already stays. The manager ends it. One thread at a
-// time. Negative, logged: no context on the GPU (TACHY_ERR_EXTERNAL), a number that has no place
-// (TACHY_ERR_UNSUPPORTED).
+// Sets budget and ops of the GPU's kind of memory (tachy_mem_of_gpu()) in `m`, and with the first GPU those of
+// TACHY_PINNED, which all GPUs share. Existing ones stay. The manager closes them. One thread at a time. Negative,
+// logged: no context on the GPU (TACHY_ERR_EXTERNAL), an ordinal out of range (TACHY_ERR_UNSUPPORTED).
 int tachy_gpu_mem_open(struct tachy_memory *m, const struct tachy_device *d,
                           const struct tachy_gpu_mem_params *p);
 
@@ -28,6 +27,6 @@ struct tachy_gpu_scratch {
     cuda_stream stream;
     const struct tachy_log *log;
 };
-// At least `size` bytes in *b; what it held is lost when it grows, once the stream is through with it. The context
-// is current. Negative: as the manager's, or logged where the stream failed.
+// Provides at least `size` bytes in *b; when it grows, its contents are lost after the stream has finished with them.
+// The context must be current. Negative: as the manager's, or logged if the stream failed.
 int tachy_gpu_scratch_need(const struct tachy_gpu_scratch *s, struct tachy_block *b, size_t size);

@@ -13,7 +13,7 @@ struct tachy_cuda_texture {
 struct tachy_cuda_mesh {
     cuda_address corner;   // struct tachy_mesh_corner, `corners` a picture
     cuda_address triangle; // int32_t[3] a triangle, numbers of corners; the same for all pictures
-    // Triangles other_from .. other_end - 1 take texture[1], which may be missing if there are none; all others [0].
+    // Triangles other_from .. other_end - 1 use texture[1], which may be missing if there are none; all others use [0].
     struct tachy_cuda_texture texture[2];
     int other_from, other_end;
     cuda_address dst;     // not the textures' memory

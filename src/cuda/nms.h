@@ -4,7 +4,7 @@
 // Non-maximum suppression of a batch of pictures' boxes. The same boxes as the twin ref/ref_nms.c.
 enum { TACHY_CUDA_NMS_BOXES = 32768 };
 struct tachy_cuda_nms {
-    cuda_address box;     // float[4] a box: x0, y0, x1, y1; `boxes` a picture, picture after picture
+    cuda_address box;     // float[4] per box: x0, y0, x1, y1; `boxes` per picture, picture after picture
     cuda_address score;   // float
     cuda_address classes; // int32_t; 0: all are of one class
     cuda_address kept;    // int32_t, `limit` a picture: numbers of the boxes that stay, best first; the rest -1

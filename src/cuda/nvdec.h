@@ -1,16 +1,16 @@
 #pragma once
 #include "cuda/device.h"
 
-// What a GPU's decoder (NVDEC) can do, asked of the driver. Decoding itself is FFmpeg's part.
+// Capabilities of a GPU's decoder (NVDEC), asked of the driver. FFmpeg does the decoding itself.
 
-// How a picture is coded.
+// Coding of a picture.
 struct tachy_nvdec_kind {
     int codec;  // CUVID_H264, ...
     int chroma; // CUVID_420, ...
     int bits;   // a sample
 };
 struct tachy_nvdec_caps {
-    bool supported; // all else is 0 if it is not
+    bool supported; // false: all else is 0
     int engines;    // decoders of the chip that take it; 0: the driver does not say
     int min_width, min_height, max_width, max_height;
     int64_t max_blocks; // of 16x16 pixels in a picture

@@ -2,10 +2,9 @@
 #include <stdbool.h>
 #include <tachy/common.h>
 
-// Ranges that a tool of NVIDIA's (nsys, ncu, anything that speaks NVTX) shows beside the GPU's
-// work: the domain "tachy", a range a step, nested by thread. A tool announces itself through
-// NVTX_INJECTION64_PATH; its library is loaded as NVTX's own headers would load it. Without a
-// tool a range costs one branch.
+// Ranges that NVIDIA tools (nsys, ncu, any NVTX client) show beside the GPU's work: the domain "tachy", one range per
+// step, nested per thread. A tool announces itself through NVTX_INJECTION64_PATH; its library is loaded as NVTX's own
+// headers would load it. Without a tool a range costs one branch.
 
 // Set once, before the threads that read it start.
 extern bool tachy_nvtx_on;

@@ -29,7 +29,7 @@ enum {
 
 enum tachy_cuda_pre_kernel {
     TACHY_CUDA_PRE_CHOSEN,  // the last of these that takes the launch
-    TACHY_CUDA_PRE_DIRECT,  // each output by itself
+    TACHY_CUDA_PRE_DIRECT,  // each output separately
     TACHY_CUDA_PRE_AREA,    // tiles, through shared memory
     TACHY_CUDA_PRE_COLUMNS, // a column a lane, from registers
 };
@@ -45,7 +45,7 @@ struct tachy_cuda_pre_axis {
     cuda_address taps; // struct tachy_cuda_pre_tap each output; 0: the kernel `direct` works them out
     float mid;
     int most; // taps of the output that has most
-    // As struct tachy_axis; if there are no taps.
+    // As struct tachy_axis, if there are no taps.
     double origin, step;
     int samples;
 };
@@ -77,12 +77,12 @@ struct tachy_cuda_pre_chunk {
 struct tachy_cuda_pre_plan {
     struct tachy_cuda_pre_axis x[2], y[2]; // luma or packed; chroma
     int row_bytes[2];  // that a row of the plane has
-    int length, lines; // outputs of a line, and lines
-    int left, top;     // where they begin in the tensor
+    int length, lines; // outputs per line, and lines
+    int left, top;     // their position in the tensor
     bool transposed;   // a line is a column of the tensor
-    // Windows: each `tile` outputs in a row need at most TACHY_CUDA_PRE_WINDOW bytes of a row, counted
-    // from a multiple of 16; 0: they do not, or each output takes two samples at most, and then each
-    // output is computed by itself.
+    // Windows: any `tile` consecutive outputs need at most TACHY_CUDA_PRE_WINDOW bytes of a row, counted from a
+    // multiple of 16. 0: they need more, or each output takes two samples at most; each output is then computed
+    // separately.
     int tile;
     int ring[2];       // rows that two lines in a row need together
     struct tachy_cuda_pre_tables columns;
@@ -99,15 +99,15 @@ struct tachy_cuda_preprocess {
     struct tachy_cuda_pre_frame frame[TACHY_CUDA_PRE_FRAMES];
     struct tachy_cuda_pre_plan plan[TACHY_CUDA_PRE_PLANS];
     int frames, plans;
-    int rows; // lines that one warp makes one after the other, 1..TACHY_CUDA_PRE_ROWS; 0: chosen, except `columns`
+    int rows; // lines that one warp makes in turn, 1..TACHY_CUDA_PRE_ROWS; 0: chosen (not for `columns`)
     enum tachy_cuda_pre_kernel kernel; // no later one than this
 
     int planes;        // that are read: 1 (luma, packed), 2 (second one has pairs), 3
     int components;    // samples a pixel of the first plane: 1, 3, 4
     int bytes, shift;  // a sample: 1, or 2 with 10 bits shifted up by `shift`
 
-    // Tensor: byte steps. Interleaved: `channels` elements per pixel, planar: `channels` planes; those
-    // behind the colours are written with 0.
+    // Tensor: byte steps. Interleaved: `channels` elements per pixel, planar: `channels` planes; channels after the
+    // colours are set to 0.
     int64_t row, channel;
     int channels;
     // Colour over lines in 1/256 of an 8-bit code value; `hdr`: first to R'G'B', through `tone`.
@@ -169,7 +169,7 @@ struct tachy_cuda_pre_turn {
 };
 TACHY_CUDA_LAUNCHER(preprocess_turn, tachy_cuda_pre_turn)
 
-// What a placed picture leaves free of the tensor.
+// The border that a placed picture leaves free in the tensor.
 struct tachy_cuda_pre_border {
     struct {
         cuda_address dst;
@@ -180,6 +180,6 @@ struct tachy_cuda_pre_border {
     int64_t row, channel;
     int channels, size; // bytes of an element
     bool planar;
-    uint32_t value[4];  // element of each channel: low bytes; channels behind the third are 0
+    uint32_t value[4];  // element of each channel: low bytes; channels after the third are 0
 };
 TACHY_CUDA_LAUNCHER(preprocess_border, tachy_cuda_pre_border)

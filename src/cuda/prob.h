@@ -19,15 +19,15 @@ struct tachy_cuda_prob {
     int64_t next_src;       // elements from picture to picture
     int64_t dst_x, dst_y;   // bytes from pixel to pixel and row to row, for turned pictures below 0
     int64_t next_dst;       // bytes
-    // Where it goes in each of the pictures, in the place of dst and next_dst; 0: not given.
+    // That address in each of the pictures, instead of dst and next_dst; 0: not given.
     cuda_address each[TACHY_CUDA_PROB_EACH];
     int width, height;      // pixels, as in src
     int count;              // pictures, at most 65535, with `each` TACHY_CUDA_PROB_EACH
     int channels;           // 1..32
-    int channel;            // of them; SOFTMAX alone reads the others as well
+    int channel;            // the one to read; only SOFTMAX also reads the others
     int what;               // TACHY_CUDA_PROB_*
     enum tachy_dtype dtype; // F32, F16 or U8 (0..255 for 0..1)
-    int threshold;          // 1..255: 255 where the mask is as large, else 0; 0: soft
+    int threshold;          // 1..255: 255 if the mask is at least this, else 0; 0: soft
     uint32_t classes;       // ARGMAX: 255 where the channel's bit is set, else 0; 0: its number
 };
 TACHY_CUDA_LAUNCHER(prob, tachy_cuda_prob)

@@ -12,15 +12,15 @@
 #include <tachy/source.h>
 #include <tachy/task.h>
 
-// How a run goes. The reader (read.c) decodes each input once and pushes the same frame into a stream of each task
-// (streams.c), all in one pipeline. A frame that is on its way is a record. Records pass the levels in order: level 0 waits
-// for the results of the tasks without a condition; each further level is one task with a condition, which is evaluated over
-// the results so far, and only if it holds is the frame pushed to that task. Behind the last level the writer (write.c)
-// filters and writes. Every level has a thread, so none waits for a later one.
+// How a run works. The reader (read.c) decodes each input once and pushes each frame into a stream of every task
+// (streams.c), all in one pipeline. A frame on its way is a record. Records pass the levels in order. Level 0 waits for
+// the results of the tasks without a condition. Each further level is one task with a condition on the results so far;
+// the frame is pushed to that task only if the condition holds. After the last level the writer (write.c) filters and
+// writes. Every level has its own thread, so none waits for a later one.
 
 enum { CURATE_TASKS_MAX = 16 };
 
-// One task of the run, with settings of its own.
+// One task of the run, with its own settings.
 struct curate_task {
     const char *name;
     int index; // as tachy_task_at() counts
@@ -30,7 +30,7 @@ struct curate_task {
     bool mends, hears; // of its table
 };
 
-// What is to be done of an input.
+// State of an input.
 enum curate_state { CURATE_TODO, CURATE_BEFORE, CURATE_DONE, CURATE_SAME, CURATE_RETRY, CURATE_FAILED, CURATE_OTHER };
 
 struct curate_file {
@@ -44,7 +44,7 @@ struct curate_file {
     int first;       // index of an input before it with the same bytes, plus one; 0: none
     char why[256];   // of a failure
     bool looked;     // the reader's: look.c has seen frames of it
-    int64_t begin;   // the writer's: where its lines begin in results.jsonl
+    int64_t begin;   // for the writer: offset of its lines in results.jsonl
     int64_t frames, kept, decoded;
     double share;    // of it that has been written, 0..1
 };
@@ -130,7 +130,7 @@ int curate_digest(struct curate_file *f, const int *stop, const struct tachy_log
 
 // values.c: what the names of the expressions stand for.
 void curate_values_of_frame(const struct curate *c, struct curate_record *r);
-// Those that a task's result says; what is set already stays.
+// Takes the values from a task's result; values already set stay.
 void curate_values_of_result(const struct curate *c, struct curate_record *r, int task, const struct tachy_result *result);
 // Warns of names that no frame had a value of: most likely they are misspelt.
 void curate_values_check(const struct curate *c);
@@ -162,9 +162,9 @@ void curate_set_end(const struct curate *c, struct curate_set *set);
 void curate_set_break(struct curate_set *set, int err);
 bool curate_set_broken(const struct curate_set *set);
 
-// read.c: pushes the frames of the files that are CURATE_TODO, and queues an end for each. For a thread.
+// read.c: pushes the frames of the files that are CURATE_TODO, and queues an end for each. A thread's function.
 void *curate_read(void *curate);
-// A level's work. For a thread.
+// A level's work. A thread's function.
 struct curate_level {
     struct curate *c;
     int level;
@@ -176,7 +176,7 @@ struct curate_record *curate_record_new(struct curate *c, struct curate_file *f)
 void curate_record_free(struct curate *c, struct curate_record *r);
 bool curate_stopped(const struct curate *c);
 
-// write.c: takes the records behind the last level until the reader's end.
+// write.c: takes the records after the last level until the reader ends.
 int curate_write(struct curate *c);
 // The frame's line, without newline.
 void curate_line(struct tachy_text *t, const struct curate *c, const struct curate_record *r, bool keep);
@@ -184,7 +184,8 @@ void curate_line(struct tachy_text *t, const struct curate *c, const struct cura
 // picture.c: writes the frame's picture, if pictures are wanted, and names it in the record.
 int curate_picture(struct curate *c, struct curate_record *r);
 
-// ledger.c: the folder of results. What is done is in files.jsonl; results.jsonl is as long as its last line says.
+// ledger.c: the folder of results. files.jsonl lists finished inputs; its last line gives the valid length of
+// results.jsonl.
 int curate_ledger_open(struct curate *c);
 void curate_ledger_close(struct curate *c);
 bool curate_ledger_has(const struct curate *c, struct curate_file *f); // done, by its digest

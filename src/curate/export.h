@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-// What --to writes, out of results.jsonl and images/, when every input is done. Only frames that are kept count.
+// The forms of --to, written from results.jsonl and images/ when every input is done. They contain only kept frames.
 
 struct curate_export {
     const char *dir;
@@ -22,12 +22,12 @@ struct curate_format {
     int (*close)(void *priv, bool ok);
 };
 
-// Whether one of the forms that the settings ask for needs pictures. TACHY_ERR_INVAL: one is not known.
+// Sets *pictures if a requested form needs pictures. TACHY_ERR_INVAL: an unknown form.
 int curate_export_check(const tachy_settings *s, bool *pictures, const struct tachy_log *log);
 // Writes all forms that are asked for.
 int curate_export(struct curate *c);
 
-// A hard link, or a copy if there can be none; what is there already goes.
+// Makes a hard link, or a copy if links are impossible; replaces an existing file.
 int curate_place_file(const char *from, const char *to, const struct tachy_log *log);
 
 // The regions of a task in a frame's line; NULL: none.

@@ -7,7 +7,7 @@
 // of threads may evaluate it.
 struct curate_expression;
 
-// What a name or a part of an expression stands for in one frame.
+// The value of a name or of a part of an expression in one frame.
 struct curate_value {
     enum { CURATE_NOTHING = 0, CURATE_NUMBER, CURATE_TEXT } kind;
     double number;
@@ -28,8 +28,8 @@ int curate_expression_read(struct curate_expression **out, const char *text, con
                            const struct tachy_log *log);
 void curate_expression_free(struct curate_expression **e);
 
-// Whether it holds. A comparison with something that has no value does not, unless it is `!=`. `e` NULL: true.
+// True if the expression holds. A comparison with a missing value is false, unless it is `!=`. `e` NULL: true.
 bool curate_expression_holds(const struct curate_expression *e, const struct curate_value *values);
 
-// Whether it uses names[i].
+// True if it uses names[i].
 bool curate_expression_uses(const struct curate_expression *e, int i);

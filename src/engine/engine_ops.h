@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <tachy/engine.h>
 
-// What an engine backend (a provider) provides. engine.c validates parameters and tensors;
-// backends trust them and stay short.
+// Interface of an engine backend (a provider). engine.c validates parameters and tensors; backends trust them and stay
+// short.
 struct tachy_engine_ops {
     const char *name;       // value of `provider`, unique; "": any other name
     bool needs_model;       // model_path is required and names a readable file
@@ -43,23 +43,22 @@ struct tachy_engine {
 extern const struct tachy_engine_ops tachy_engine_tachy, tachy_engine_cpu, tachy_engine_null,
     tachy_engine_ep; // engine_ep.c: any other execution provider of ONNX Runtime
 
-// Whether run() takes tensors in a GPU's memory.
+// True if run() takes tensors in GPU memory.
 static inline bool tachy_engine_on_device(const tachy_engine *e) { return e->ops->device || e->on_device; }
 
 static inline void *tachy_engine_stream(const tachy_engine *e) { return e->stream; }
 
-// Whether a provider of this name works on a stream that it is given (gpu_stream); `name` may be NULL.
+// True if a provider of this name can work on the caller's stream (gpu_stream); `name` may be NULL.
 bool tachy_engine_takes_stream(const char *name);
 
-// Whether the model is to run on a GPU, if its provider has that.
+// True if the model shall run on a GPU, provided that its provider can.
 bool tachy_engine_asks_gpu(const struct tachy_engine_params *p);
 
-// Opens the model with the provider "tachy" for `look` alone.
+// Opens the model with the provider "tachy" only to call `look`.
 int tachy_engine_look(const struct tachy_engine_params *p, const struct tachy_session_look *look);
 
-// Splits "key=value" and finds the key in `keys` (ends with NULL): its index, and *value
-// behind the '='. Otherwise logs a sentence that names what exists and returns
-// TACHY_ERR_INVAL.
+// Splits "key=value" and finds the key in `keys` (terminated by NULL): returns its index and sets *value to the text
+// after '='. Otherwise logs a sentence with the valid keys and returns TACHY_ERR_INVAL.
 int tachy_engine_option(const tachy_engine *e, const char *option, const char *const keys[],
                         const char **value);
 // TACHY_OK if the engine computes in one of `has` ("fp32|fp16") or none was asked for; else a sentence that names them

@@ -2,7 +2,7 @@
 #include <tachy/engine.h>
 #include <tachy/settings.h>
 
-// Which model a task runs, and what runs it. Ends with {0}.
+// Options for a task's model and its engine. Ends with {0}.
 extern const struct tachy_option tachy_model_options[];
 
 // The settings that all engines of a model share. The strings are copies.
@@ -18,5 +18,5 @@ struct tachy_engine_setup {
 // `e` is zeroed at entry and is to be freed also on failure. TACHY_ERR_NOMEM.
 int tachy_engine_setup_read(struct tachy_engine_setup *e, const tachy_settings *s);
 void tachy_engine_setup_free(struct tachy_engine_setup *e);
-// As parameters, with no model yet. Their texts belong to `e`.
+// Converts to parameters, without a model yet. Their strings belong to `e`.
 struct tachy_engine_params tachy_engine_setup_params(const struct tachy_engine_setup *e);

@@ -2,8 +2,7 @@
 #include "engine/engine_ops.h"
 #include "engine/session.h"
 
-// What engines over an ONNX Runtime session share: provider options, the bindings of the caller's
-// buffers, runs.
+// Shared by engines over an ONNX Runtime session: provider options, bindings of the caller's buffers, runs.
 
 struct tachy_ort_engine {
     struct tachy_session *session;
@@ -13,7 +12,7 @@ struct tachy_ort_engine {
     // Inputs on the host are bound before every run: what lies elsewhere when the graph runs is copied there by
     // the binding itself.
     bool bind_always;
-    // Of an engine that works on the caller's stream; NULL without.
+    // For an engine on the caller's stream; else NULL.
     OrtMemoryInfo *device; // describes the GPU's memory
     OrtRunOptions *queued; // a run returns when it has been queued
 };
@@ -30,16 +29,15 @@ struct tachy_ort_options {
     const char *entries[TACHY_ORT_OPTIONS + 1]; // "session.key=value"
 };
 
-// "arena=0|1", "profile=DIR" and "profile_runs=N" are the session's, names that start with
-// "session." ONNX Runtime's entries. What remains goes to the provider if there is `any`;
-// otherwise it is an error.
+// "arena=0|1", "profile=DIR" and "profile_runs=N" are for the session; names that start with "session." are ONNX
+// Runtime's entries. The rest goes to the provider if `any`; otherwise it is an error.
 int tachy_ort_options(struct tachy_ort_options *o, const tachy_engine *e, bool any);
 
 // Opens the session and fills in what e->ops->open has to. `r` is zeroed; close it also on failure.
 int tachy_ort_engine_open(tachy_engine *e, struct tachy_ort_engine *r, const struct tachy_session_params *p);
 int tachy_ort_engine_run(tachy_engine *e, struct tachy_ort_engine *r, const struct tachy_tensor in[],
                          struct tachy_tensor out[]);
-// Whether the provider's option was given by name.
+// True if the provider's option was given by name.
 bool tachy_ort_options_have(const struct tachy_ort_options *o, const char *key);
 // After open: tensors may lie in the memory of GPU `gpu`, which ONNX Runtime calls `memory`, and runs are queued
 // on the stream that the session was opened with.

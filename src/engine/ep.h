@@ -12,8 +12,8 @@ struct tachy_ep {
     const char *const *options; // "key=value" for the provider, ends with NULL; NULL: none
 };
 
-// Makes `options` a session on the provider; its library is loaded where it is not yet. What is
-// missing is named: TACHY_ERR_UNAVAILABLE.
+// Configures `options` for a session on the provider, and loads its library if needed. TACHY_ERR_UNAVAILABLE names the
+// missing part.
 int tachy_ep_add(struct tachy_ort *ort, OrtSessionOptions *options, const struct tachy_ep *ep,
                  const struct tachy_log *log);
 // Unloads what was loaded, before the environment goes. No session may be left.

@@ -12,7 +12,7 @@
 
 // The API that is asked for: functions of the header beyond it must not be called.
 #define TACHY_ORT_API 23
-// What offers it.
+// The ONNX Runtime version that introduced this API.
 #define TACHY_ORT_MINOR 23
 
 struct tachy_ort {

@@ -13,8 +13,8 @@ struct tachy_session {
     OrtSession *session; // NULL if `plan` is what runs
     struct tachy_io in[TACHY_MAX_IO], out[TACHY_MAX_IO]; // names are owned
     int n_in, n_out;
-    // Of the provider tachy: the plan that covers the whole model, and which of the model's inputs and
-    // outputs are the plan's.
+    // For the provider tachy: the plan that covers the whole model, and the model's inputs and outputs that are the
+    // plan's.
     const struct tachy_ep_table *table;
     struct tachy_ep_plan *plan;
     int nb_plan_in, nb_plan_out, plan_in[TACHY_MAX_IO], plan_out[TACHY_MAX_IO];
@@ -36,8 +36,8 @@ struct tachy_session {
     struct tachy_session *next;
 };
 
-// For whoever wants to know what libtachy_ep.so makes of a model instead of running it. `see` is called once when the
-// session is there, on the thread that opens; plan: NULL if none covers the model. Plan and context go afterwards.
+// For inspecting how libtachy_ep.so would run a model, instead of running it. `see` is called once when the session
+// exists, on the opening thread; plan: NULL if none covers the model. Plan and context are then freed.
 struct tachy_session_look {
     unsigned want;     // of enum tachy_ep_want
     const char *after; // as tachy_ep_table.open() has it
@@ -45,7 +45,7 @@ struct tachy_session_look {
                const struct tachy_ep_context *context, const struct tachy_ep_plan *plan);
 };
 
-// What a session is made with, besides the engine's parameters.
+// Parameters of a session besides the engine's.
 struct tachy_session_params {
     const char *path;
     int threads;
@@ -63,7 +63,7 @@ struct tachy_session_params {
     int profile_runs;           // of the first runs of the session
 };
 
-// Returns the session for these parameters, loading the model where no engine holds it yet.
+// Returns the session for these parameters; loads the model if no engine has it yet.
 int tachy_session_open(struct tachy_session **out, const char *library,
                        const struct tachy_session_params *p, const struct tachy_log *log);
 void tachy_session_close(struct tachy_session **s);
@@ -72,14 +72,14 @@ void tachy_session_close(struct tachy_session **s);
 void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_table *table,
                              struct tachy_ep_context *context, int err);
 
-// Whether the inputs are to be fixed in the model itself.
+// True if the inputs shall be fixed in the model itself.
 static inline bool tachy_session_fixes(const struct tachy_session_params *p)
 {
     return p->nb_constants || p->nb_shapes > 1 || p->settle;
 }
-// session_file.c: checks the model's file. *data: its bytes with the inputs fixed, for free(); NULL: it can be loaded as
-// it is. TACHY_ERR_FORMAT: no ONNX model, or it names weights in files outside its folder; TACHY_ERR_MISMATCH: a
-// constant does not fit.
+// session_file.c: checks the model's file. *data: its bytes with the inputs fixed, for free(); NULL: it can be loaded
+// unchanged. TACHY_ERR_FORMAT: not an ONNX model, or it names weights in files outside its folder; TACHY_ERR_MISMATCH:
+// a constant does not fit.
 int tachy_session_file(void **data, size_t *size, const struct tachy_session_params *p, const struct tachy_log *log);
 
 // session_settle.c: fills in what is open of the outputs' shapes. TACHY_ERR_MISMATCH: the model does not run.
@@ -96,7 +96,7 @@ int tachy_steps_open(struct tachy_session *s, const struct tachy_log *log);
 int tachy_steps_run(struct tachy_session *s, const float *const in[], float *const out[]);
 void tachy_steps_close(struct tachy_session *s);
 
-// The same for l->see().
+// As above, for l->see().
 int tachy_session_show_plan(struct tachy_session *s, const struct tachy_ep_table *table,
                             struct tachy_ep_context *context, const struct tachy_session_look *l, int err);
 

@@ -1,7 +1,8 @@
 #pragma once
 #include "base/base.h"
 
-// What a camera did between two pictures, from the dense flow between them: a homography that most of the flow agrees with.
+// The camera's motion between two pictures, from the dense flow between them: a homography that most of the flow agrees
+// with.
 
 struct tachy_camera_motion {
     // Pixel p of the first picture is at H p of the second; rows, pixels with (0, 0) the middle of the upper left one.
@@ -12,11 +13,11 @@ struct tachy_camera_motion {
     double agree;   // share of the flow within a pixel of it, 0..1
 };
 
-// u, v: dense, width x height, both at least 1. The same flow gives the same result everywhere. If fewer than a quarter agree on
-// anything, the result is no motion at all with `agree` as it is.
+// u, v: dense, width x height, both at least 1. The same flow gives the same result on every machine. If fewer than a
+// quarter of the vectors agree, the result is no motion, and `agree` tells the share.
 void tachy_camera_motion_of(struct tachy_camera_motion *c, const float *u, const float *v, int width, int height);
 
-// Where the camera's motion takes pixel (x, y), as a displacement.
+// The camera's motion at pixel (x, y), as a displacement.
 static inline void tachy_camera_motion_at(const struct tachy_camera_motion *c, double x, double y, double *u, double *v)
 {
     const double *h = c->h;

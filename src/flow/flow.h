@@ -16,7 +16,7 @@ enum tachy_flow_detail {
     TACHY_FLOW_PICTURE,
 };
 
-// Pictures of 1..65535 pixels along each axis. Where one has fewer than eight, the flow is 0 everywhere.
+// Pictures of 1..65535 pixels along each axis. If an axis has fewer than eight, the flow is 0 everywhere.
 // TACHY_ERR_INVAL, TACHY_ERR_NOMEM: *out is NULL. Free *out with tachy_flow_close().
 int tachy_flow_open(tachy_flow **out, int width, int height, enum tachy_flow_detail detail);
 
@@ -28,7 +28,8 @@ void tachy_flow_close(tachy_flow **f);
 
 // ---- For the CUDA form (flow_cuda.h)
 
-// How many levels are searched, from *finest halvings of the picture on; 0: it is smaller than a patch, and nothing moves.
+// Number of levels to search, starting after *finest halvings of the picture; 0: it is smaller than a patch, and the
+// flow is 0.
 int flow_levels(int width, int height, enum tachy_flow_detail detail, int *finest);
 // A plane of the finest level, without gaps, at the pictures' size and in their pixels. `row`: scratch, a row of the level.
 void flow_stretch(const float *from, int finest, int width, int height, float *row, float *to);

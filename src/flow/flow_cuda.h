@@ -11,7 +11,7 @@ struct flow_cuda {
     int64_t there, u, v, slopes, grid, plane, next; // bytes; see flow_cuda.c
     int64_t level[FLOW_LEVELS_MOST];
     size_t bytes;      // of the memory
-    size_t first;      // where the first pair begins
+    size_t first;      // index of the first pair
 };
 
 enum { FLOW_CUDA_PAIRS = TACHY_CUDA_FLOW_PICTURES / 2 };

@@ -1,8 +1,8 @@
 #pragma once
 #include "flow/camera_motion.h"
 
-// What moves between two pictures, from the dense flow between them: how much and where to, what of it is the camera, and what
-// moves against it.
+// Motion between two pictures, from the dense flow between them: its amount and direction, the camera's part, and what
+// moves against the camera.
 
 enum { TACHY_MOVING_MOST = 16, TACHY_MOTION_CELL = 8 };
 
@@ -11,7 +11,7 @@ enum tachy_shot { TACHY_SHOT_STATIC, TACHY_SHOT_PAN, TACHY_SHOT_TILT, TACHY_SHOT
 
 // Something that moves against the camera's motion.
 struct tachy_moving {
-    int x0, y0, x1, y1; // pixels; x1, y1: behind the last
+    int x0, y0, x1, y1; // pixels; x1, y1 are exclusive
     int cells;          // of it, TACHY_MOTION_CELL pixels square each
     double u, v;        // mean motion, pixels, less the camera's
 };

@@ -10,6 +10,7 @@ struct flow_variational;
 
 // For levels of up to width x height pixels. NULL: out of memory. Free with flow_variational_close().
 struct flow_variational *flow_variational_open(int width, int height);
-// u and v are the level's, dense: where the pixel of `here` is in `there`. In place.
+// u and v are dense, of the level's size: the displacement of a pixel of `here` to its place in `there`. Works in
+// place.
 void flow_variational_run(struct flow_variational *r, const struct flow_level *level, float *u, float *v);
 void flow_variational_close(struct flow_variational **r);

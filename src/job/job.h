@@ -7,13 +7,13 @@
 #include <tachy/job.h>
 #include <tachy/sink.h>
 
-// What the files of a job share.
+// Shared by the files of a job.
 
 extern const struct tachy_option tachy_job_options[], tachy_job_run_options[]; // end with {0}
 
 struct tachy_task_ops;
 
-// What a file has while it is worked on.
+// The objects of a file in progress.
 struct job_work {
     tachy_job *job;
     struct tachy_job_file *file;
@@ -21,7 +21,7 @@ struct job_work {
     bool done;    // its output was there before
     tachy_source *source;
     tachy_sink *sink;
-    tachy_task *task; // of its own, where several run at once; NULL: the job's
+    tachy_task *task; // its own, if several run at once; NULL: the job's
 };
 
 struct tachy_job {

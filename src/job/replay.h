@@ -5,13 +5,13 @@
 #include <tachy/engine.h>
 #include <tachy/replay.h>
 
-// What the files of a replay share.
+// Shared by the files of a replay.
 
 // One eye of one saved frame. Names are the index's.
 struct replay_item {
     const json_t *entry;
     const json_t *planes; // of the frame
-    tachy_frame *frame;   // read where the stage looks at it; else empty, with its times
+    tachy_frame *frame;   // with pixels if the stage reads them; else without, with its times
     int eye;
     struct tachy_placement placement;
     struct tachy_npy given[TACHY_MAX_IO]; // what the stage reads besides the frame
@@ -24,7 +24,7 @@ struct replay {
     struct tachy_video_info input;
     struct replay_item *items;
     int64_t nb_items;
-    // What runs.
+    // The stage and its settings.
     tachy_settings *settings;
     tachy_task *task;
     void *worker[TACHY_MAX_STAGES];

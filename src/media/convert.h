@@ -5,7 +5,7 @@
 // that changes on the way, replacement backgrounds. Not part of the path to the model.
 struct tachy_convert;
 
-// What a frame becomes.
+// Target of a conversion.
 struct tachy_convert_to {
     enum tachy_pix format;
     int width, height;

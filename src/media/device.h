@@ -16,18 +16,19 @@ enum AVPixelFormat tachy_av_sw_format(const AVFrame *av);
 int tachy_frame_pool_open_gpu(tachy_frame_pool **out, struct tachy_gpu *g, enum tachy_pix format,
                               int width, int height);
 
-// The same in any memory: pinned frames are the host's, laid out as the GPU's, which copies into them by itself. `g` is
-// not looked at for TACHY_HOST; TACHY_ERR_INVAL if other memory has none.
+// As above, in any memory: pinned frames belong to the host and are laid out as the GPU's, which copies into them
+// directly. `g` is ignored for TACHY_HOST; TACHY_ERR_INVAL if it is NULL for other memory.
 int tachy_frame_pool_open_mem(tachy_frame_pool **out, struct tachy_gpu *g, enum tachy_mem mem,
                                 enum tachy_pix format, int width, int height);
 
-// A frame of the format and size of `like` from *p, which becomes a pool of such frames where it is none (NULL, or of
-// others), on `g` (NULL: the host's) and counted in `m` (NULL: not). Always the same `g` and `m` for one *p.
+// Returns a frame of the format and size of `like` from *p. If *p is NULL or a pool of other frames, it is replaced by
+// a new pool, on `g` (NULL: the host) and counted in `m` (NULL: not counted). Always pass the same `g` and `m` for one
+// *p.
 int tachy_frame_pool_get_like(tachy_frame_pool **p, struct tachy_gpu *g, struct tachy_memory *m, const tachy_frame *like,
                               tachy_frame **out);
 
-// What tachy_frame_copy_planes() copies, for who copies several frames with one tachy_gpu_copy(): how many planes, at
-// most 4. Times, id, colour and flags have been copied.
+// The planes that tachy_frame_copy_planes() would copy, for callers that copy several frames with one tachy_gpu_copy():
+// returns their number, at most 4. Times, id, colour and flags are copied at once.
 int tachy_frame_copy_list(tachy_frame *to, const tachy_frame *from, struct tachy_gpu_plane planes[4]);
 
 // Copies pixels, times, id, colour and flags into `to`, a frame of the same format and size that can

@@ -4,9 +4,10 @@
 // FFmpeg's filters over pictures in the host's memory, as they are stored (before rotation). Used from one thread.
 typedef struct tachy_filter tachy_filter;
 
-// Makes the graph that `text` describes. `option`: what it was given with, for messages ("-vf"). *info: of the pictures that
-// go in; on success of those that come out. Pictures of another size or format than *info are converted to it first.
-// TACHY_ERR_INVAL: FFmpeg cannot make such a graph, or it has not one input and one output; logged.
+// Creates the graph that `text` describes. `option`: the option it came from, for messages ("-vf"). *info: describes
+// the input pictures, on success the output pictures. Pictures of another size or format than *info are converted to it
+// first. TACHY_ERR_INVAL: FFmpeg cannot create such a graph, or it does not have exactly one input and one output;
+// logged.
 int tachy_filter_open(tachy_filter **out, const char *text, const char *option, struct tachy_video_info *info,
                       const struct tachy_log *log);
 // The caller keeps its reference. `f` may be NULL: no more pictures.

@@ -1,14 +1,14 @@
 #pragma once
 #include <tachy/frame.h>
 
-// Where a frame's pixels lie; without FFmpeg's types.
+// Memory of a frame's pixels; without FFmpeg's types.
 
-// For all that a caller hands a frame, whose fields are public, before anything reads it: format, size, mem, and
-// planes that hold as many rows of as many samples. Else TACHY_ERR_INVAL with a sentence that begins with `who`.
+// Checks a frame from a caller, whose fields are public, before anything reads it: format, size, mem, and planes that
+// hold enough rows of enough samples. Else TACHY_ERR_INVAL with a sentence that begins with `who`.
 int tachy_frame_check(const tachy_frame *f, const struct tachy_log *log, const char *who);
 
-// For all that reads pixels on the CPU: TACHY_OK if it can read this frame's, else
-// TACHY_ERR_UNSUPPORTED with a sentence that begins with `who` ("the output").
+// Checks that the CPU can read this frame's pixels: TACHY_OK, else TACHY_ERR_UNSUPPORTED with a sentence that begins
+// with `who` ("the output").
 int tachy_frame_need_host(const tachy_frame *f, const struct tachy_log *log, const char *who);
 
 // Downloads a GPU's frame into a host frame of the same format and size that can be written, and

@@ -5,7 +5,7 @@
 struct tachy_frame_full {
     tachy_frame pub; // first: a tachy_frame * is a tachy_frame_full *
     atomic_int refs;
-    // Who owns the pixels: exactly one of the three, or nobody (wrapped without release).
+    // Owner of the pixels: exactly one of the three, or nobody (wrapped without release).
     uint8_t *memory;             // allocated by frame_alloc()
     struct tachy_gpu *gpu;       // it is memory of this GPU, or pinned for it; by pub.mem
     AVFrame *av;                 // a decoder's picture

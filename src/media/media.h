@@ -11,8 +11,8 @@
 // The bridge between our frames and FFmpeg's. The only header besides side.h with FFmpeg
 // types that other folders (source, sink) include.
 
-// Formats: TACHY_PIX_NONE / AV_PIX_FMT_NONE if there is no counterpart. The deprecated
-// yuvj* formats map to the plain ones (their full range is set by tachy_frame_from_av()).
+// Format conversion: TACHY_PIX_NONE / AV_PIX_FMT_NONE if there is no counterpart. The deprecated yuvj* formats map to
+// the plain ones (tachy_frame_from_av() sets their full range).
 enum tachy_pix tachy_pix_from_av(enum AVPixelFormat f);
 enum AVPixelFormat tachy_pix_to_av(enum tachy_pix f);
 
@@ -21,8 +21,8 @@ int tachy_err_from_av(int averror);
 // av_strerror() of `averror` in `buf`; returns buf.
 const char *tachy_av_text(int averror, char buf[128]);
 
-// Whether a time, or a length, is one that a picture or packet may have: within 4e9 seconds (dates until 2096), so
-// that sums and differences of a few fit 64 bits in any time base that files have. What is further off is damage.
+// True if a time or duration is plausible for a picture or packet: within 4e9 seconds (dates until 2096), so that sums
+// and differences of a few fit in 64 bits in any time base that files have. Anything larger is damage.
 static inline bool tachy_time_ok(int64_t t, double tick)
 {
     double seconds = (double)t * tick;
@@ -42,7 +42,7 @@ int tachy_frame_from_av(tachy_frame **out, AVFrame *av);
 // An AVFrame that shares the frame's memory and keeps a reference to it until it is freed;
 // pts, duration and colour tags are set. Free with av_frame_free(). TACHY_ERR_UNSUPPORTED: a GPU's.
 int tachy_frame_to_av(AVFrame **out, tachy_frame *f);
-// The same of a frame in a GPU's memory, as one of `frames`, an AVHWFramesContext of that GPU.
+// As above for a frame in GPU memory, as one of `frames`, an AVHWFramesContext of that GPU.
 int tachy_frame_to_av_gpu(AVFrame **out, tachy_frame *f, AVBufferRef *frames);
 
 // Frames of one format and size that return to the pool when their last reference goes.

@@ -1,9 +1,9 @@
 #pragma once
 #include "media/media.h"
 
-// What a file holds besides its pictures: audio, subtitles, data, attachments, chapters,
-// metadata. A source fills it while it demuxes; a sink copies or converts it. Reference
-// counted and thread-safe: the source's thread puts, the sink's thread takes.
+// Everything in a file besides its pictures: audio, subtitles, data, attachments, chapters, metadata. A source fills it
+// while it demuxes; a sink copies or converts it. Reference counted and thread-safe: the source's thread puts, the
+// sink's thread takes.
 typedef struct tachy_side tachy_side;
 
 struct tachy_side_stream {

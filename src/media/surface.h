@@ -3,9 +3,9 @@
 
 struct tachy_gpu;
 
-// Surfaces: pictures in a GPU's memory that its encoder reads where they are. The planes lie as NVENC wants
-// them, which is told the address of the first one and its pitch: one behind the other, chroma pairs and full
-// chroma at the same pitch, planes of quarter chroma at half of it and V in front of U.
+// Surfaces: pictures in GPU memory that its encoder reads in place. The planes are laid out as NVENC expects, which
+// gets the address of the first one and its pitch: contiguous, chroma pairs and full chroma at the same pitch, planes
+// of quarter chroma at half of it, and V before U.
 
 struct tachy_surface_spec {
     int device;            // CUDA's ordinal
@@ -17,7 +17,7 @@ struct tachy_surface_spec {
 // given pictures `to`; TACHY_PIX_NONE: there is none. Grey becomes NV12, whose chroma the maker fills.
 enum tachy_pix tachy_surface_format(enum tachy_pix from, enum AVPixelFormat to);
 
-// Whether this frame is such a surface.
+// True if this frame is such a surface.
 bool tachy_surface_is(const struct tachy_surface_spec *spec, const tachy_frame *f);
 
 // A pool of them on `g`, spec->device's; its frames come from tachy_surface_get(), otherwise as every pool.

@@ -9,7 +9,7 @@
 
 enum card_source_kind { CARD_URL, CARD_WHEEL, CARD_FILE };
 
-// One place where a model can be had. Strings are never NULL; "" where the card says nothing.
+// A source of a model. Strings are never NULL; "" if the card gives none.
 struct card_source {
     enum card_source_kind kind;
     const char *url;     // CARD_URL: https, http or file
@@ -20,7 +20,7 @@ struct card_source {
     const char *wheel_sha256;
     const char *member;        // path inside the wheel
     const char *sha256;        // of what is fetched (of the member), before any import
-    const char *import;        // "tflite", or "" where it is the ONNX file itself
+    const char *import;        // "tflite", or "" if it is the ONNX file itself
 };
 
 enum { CARD_MAX_SOURCES = 8 };
@@ -62,7 +62,7 @@ int card_parse(struct card_doc **out, const char *text, size_t size, const char 
 int card_read(struct card_doc **out, const char *path, const struct tachy_log *log);
 void card_free(struct card_doc **doc);
 
-// Whether a model with these inputs and outputs is what the card says. TACHY_ERR_MISMATCH
-// and one sentence that names what differs.
+// Checks a model's inputs and outputs against the card. TACHY_ERR_MISMATCH, with one sentence that names the
+// difference.
 int tachy_card_check(const struct tachy_card *card, const struct tachy_io *in, int n_in,
                      const struct tachy_io *out, int n_out, const struct tachy_log *log);

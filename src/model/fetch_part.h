@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-// A file on its way into the model folder: written beside its final name under a name of its
-// own (several processes and threads may fetch the same), with its digest computed as it goes.
+// A file being written into the model folder: under a temporary name (several processes and threads may fetch the same
+// file), with its digest computed along the way.
 struct part {
     char *path;
     FILE *file;
@@ -14,14 +14,14 @@ struct part {
     const struct tachy_log *log;
 };
 
-// A name beside `path` that nobody else uses. Free with tachy_free().
+// A unique name beside `path`. Free with tachy_free().
 char *part_name(const char *path);
 
 int part_open(struct part *p, const char *beside, const struct tachy_log *log);
 int part_add(struct part *p, const void *data, size_t size);
 // Everything is on its way to the disk; p->hex is set. The file stays under p->path.
 int part_done(struct part *p);
-// Removes the file where it is still there. Harmless after {0}.
+// Removes the file if it still exists. Harmless after {0}.
 void part_drop(struct part *p);
 // Gives the file its final name; p->path is cleared.
 int part_rename(struct part *p, const char *path);

@@ -5,8 +5,7 @@
 // Members of Python wheels: the wheel is looked for in <dir>/wheels and in the wheels/ that
 // tools/setup made, else got with pip into the former.
 
-// Extracts the source's member into a new part beside `beside`. Digests of wheel and member
-// are both checked.
+// Extracts the source's member of a wheel into a new part beside `beside`. Checks the digests of both wheel and member.
 int fetch_wheel(struct part *out, const struct card_source *s, const char *dir, const char *beside,
                 const struct tachy_log *log);
 

@@ -8,7 +8,7 @@
 struct flex_map {
     const uint8_t *data;
     size_t size;
-    size_t at, width, n; // the values: where they begin, bytes of each, how many
+    size_t at, width, n; // the values: first byte, bytes of each, count
     size_t keys, key_width;
 };
 

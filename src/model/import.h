@@ -41,13 +41,13 @@ struct onnx_shape import_shape(const struct tflite_tensor *t);
 // The i-th input in a form. 0 with graph.err set or the tensor not computed yet (the caller's
 // node then fails with TACHY_ERR_FORMAT). Planar needs rank 4.
 int import_get(struct import *im, int i, enum import_form form);
-// Planar where the tensor has rank 4 and is known as such already, else native.
+// Planar if the tensor has rank 4 and is already known to be planar, else native.
 enum import_form import_form(const struct import *im, int i);
 bool import_is_const(const struct import *im, int i);
 
-// Hands over the i-th output; TACHY_ERR_FORMAT if its shape is not the file's.
+// Hands over the i-th output; TACHY_ERR_FORMAT if its shape differs from the file's.
 int import_set(struct import *im, int i, enum import_form form, int value);
-// The same, followed by the fused activation of schema number `act`.
+// As import_set(), followed by the fused activation with schema number `act`.
 int import_set_act(struct import *im, int i, enum import_form form, int value, int act);
 // Passes input i on as output 0.
 int import_alias(struct import *im, int i);
@@ -64,8 +64,8 @@ struct onnx_shape import_order(enum import_form form, const struct onnx_shape *n
 int import_to_planar(struct import *im, int v);
 int import_to_native(struct import *im, int v);
 
-// What a tensor holds in the ONNX graph: quantised and fp16 numbers are ONNX_FLOAT, integers
-// ONNX_INT64. 0: not supported.
+// The type of a tensor in the ONNX graph: ONNX_FLOAT for quantised and fp16 numbers, ONNX_INT64 for integers. 0: not
+// supported.
 int import_dtype(const struct tflite_tensor *t);
 
 // Operators, by group.
@@ -88,8 +88,8 @@ int import_card(const struct onnx_graph *g, const char *onnx_path, const char *c
 int import_report(char **json, const struct tflite_model *m, const struct onnx_graph *g,
                   size_t bytes);
 
-// Leaves the first dimension of all inputs and outputs free where the graph computes each picture for itself
-// (import_batch.c). After the rewrites.
+// Makes the first dimension of all inputs and outputs free if the graph treats pictures independently (import_batch.c).
+// Call it after the rewrites.
 void import_free_batch(struct onnx_graph *g);
 
 // Rewrites that keep the outputs but let the runtime go faster (import_rewrite.c).

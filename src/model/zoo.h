@@ -9,19 +9,19 @@ struct zoo_builtin {
 };
 extern const struct zoo_builtin zoo_builtins[]; // made by embed_cards.py
 
-// The model folder: `dir`, else $TACHY_MODELS, else <user's data>/models. Created where it is
-// ours to create. NULL: none can be found. Free with tachy_free().
+// The model folder: `dir`, else $TACHY_MODELS, else <user's data>/models. Created if it is one of ours. NULL: none
+// found. Free with tachy_free().
 char *zoo_dir(const char *dir);
 
 // The card of this name. TACHY_ERR_NOT_FOUND names the nearest and the folder looked in.
 int zoo_find(struct card_doc **out, const char *name, const char *dir, const struct tachy_log *log);
 
-// Of the built-in cards of a task the one with the largest input among those whose files are in `dir` (NULL: none is);
-// without one, among all. Static.
+// The built-in card of a task with the largest input among those whose files are in `dir` (NULL: none is); if there are
+// none, among all. Static.
 const char *zoo_best(const char *task, const char *dir);
 
-// Gets a file of the card from the first of its sources that works, into `path` inside `dir`.
-// Written beside and renamed, after the digest was checked.
+// Downloads a file of the card into `path` inside `dir`, from the first source that works. Written under a temporary
+// name and renamed after its digest is checked.
 int zoo_fetch(const struct card_doc *doc, enum card_file_kind kind, const char *dir, const char *path, const struct tachy_log *log);
 
 // Where another file of a model's card is, of a network or a vocabulary: beside the model, else in the model folder. `verify`: its

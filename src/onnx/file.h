@@ -14,7 +14,7 @@ int onnx_each_location(const void *data, size_t size, int (*each)(void *user, co
 
 // ---- Fixed inputs
 
-// Which inputs get a size or become constants.
+// Inputs that get a size or become constants.
 struct onnx_fix {
     const char *path;              // names the file in messages
     const struct tachy_io *shapes; // as tachy_engine_params.shapes

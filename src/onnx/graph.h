@@ -88,8 +88,7 @@ int onnx_input(struct onnx_graph *g, const char *name, int dtype, const struct o
 // Marks a value as the next output under this name (copied).
 void onnx_output(struct onnx_graph *g, int value, const char *name);
 
-// A constant with zeroed data, for the caller to fill: g->values[it].data (NULL if it has
-// no elements).
+// A constant with zeroed data, for the caller to fill: g->values[it].data (NULL if it has no elements).
 int onnx_const(struct onnx_graph *g, int dtype, const struct onnx_shape *s);
 int onnx_ints(struct onnx_graph *g, int n, const int64_t *v); // rank 1, ONNX_INT64
 int onnx_int(struct onnx_graph *g, int64_t v);                // rank 0, ONNX_INT64
@@ -99,8 +98,8 @@ int onnx_float(struct onnx_graph *g, float v);                // rank 0, ONNX_FL
 // are 0, but the first must not be.
 int onnx_add(struct onnx_graph *g, const char *op, int n_in, const int *in, int dtype,
              const struct onnx_shape *s);
-// The node that computes `value`, for its attributes; never NULL: a scratch node where there
-// is none or the graph has failed.
+// The node that computes `value`, for its attributes; never NULL: a scratch node if there is none or the graph has
+// failed.
 struct onnx_node *onnx_maker(struct onnx_graph *g, int value);
 
 void onnx_set_int(struct onnx_node *n, const char *name, int64_t v);

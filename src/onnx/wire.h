@@ -23,11 +23,11 @@ struct wire_field {
 
 // The next field of *s, which moves past it. false: the end; or, with *bad set, bytes that are no field.
 bool wire_next(struct wire_span *s, struct wire_field *f, bool *bad);
-// Whether all bytes are fields.
+// True if all bytes are valid fields.
 bool wire_sound(struct wire_span s);
 // The last field of this number and type, which is the one that counts. false: there is none, or the message is damaged.
 bool wire_find(struct wire_span in, int number, enum wire_type type, struct wire_field *out);
-// Whether the bytes are this text.
+// True if the bytes equal this text.
 bool wire_is(struct wire_span s, const char *text);
 static inline size_t wire_size(struct wire_span s) { return (size_t)(s.end - s.at); }
 
@@ -43,7 +43,7 @@ void wire_put(struct wire_out *o, const void *data, size_t size); // bytes as th
 void wire_put_int(struct wire_out *o, int number, int64_t v);
 void wire_put_float(struct wire_out *o, int number, float v);
 void wire_put_bytes(struct wire_out *o, int number, const void *data, size_t size);
-// The same: `n` numbers of `size` bytes, which lie in the file with their lowest byte first.
+// As above: `n` numbers of `size` bytes, stored little-endian.
 void wire_put_numbers(struct wire_out *o, int number, const void *data, size_t n, size_t size);
 void wire_put_text(struct wire_out *o, int number, const char *text);
 // Writes `in` as a field, frees it and makes it empty.

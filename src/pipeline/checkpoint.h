@@ -3,9 +3,8 @@
 
 #include <pthread.h>
 
-// What a run keeps from frame to frame, as bytes behind the last frame before a cut. Its parts are
-// written by the threads that have them, ahead of the cut and at different times; at the cut they are
-// taken together.
+// A run's state after the last frame before a cut, as bytes. Its parts are written by the threads that own them, ahead
+// of the cut and at different times; at the cut they are taken together.
 
 enum {
     CHECKPOINT_SKIP,  // which frame the next ones are compared with (frame_skip)
@@ -29,13 +28,12 @@ struct checkpoint {
 void checkpoint_open(struct checkpoint *c);
 void checkpoint_close(struct checkpoint *c);
 
-// Keeps a part behind frame `id`; takes over `b->data` also on failure. `err`: making it failed,
-// which the cut is told. Any thread. Returns `err`, or TACHY_ERR_NOMEM.
+// Stores a part for the state after frame `id`; takes over `b->data` also on failure. `err`: making the part failed,
+// which the cut reports. Any thread. Returns `err`, or TACHY_ERR_NOMEM.
 int checkpoint_add(struct checkpoint *c, int64_t id, int part, struct checkpoint_bytes *b,
                    int err);
-// All parts behind frame `id` as one block, to be freed; {NULL, 0} if there are none to be had.
-// TACHY_ERR_STATE: one is missing.
+// All parts after frame `id` as one block, to be freed; {NULL, 0} if the run has none. TACHY_ERR_STATE: one is missing.
 int checkpoint_take(struct checkpoint *c, int64_t id, struct checkpoint_bytes *all);
-// Where the parts lie in such a block; size 0 of those that are not in c->parts. TACHY_ERR_FORMAT.
+// Finds the parts in such a block; size 0 for those that are not in c->parts. TACHY_ERR_FORMAT.
 int checkpoint_split(const struct checkpoint *c, const void *data, size_t size,
                      struct checkpoint_bytes part[CHECKPOINT_PARTS]);

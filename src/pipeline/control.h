@@ -4,9 +4,9 @@
 #include <stdatomic.h>
 #include <tachy/control.h>
 
-// What a run tells its control and asks of it. Every function takes a NULL control as "none".
+// The interface between a run and its control. Every function takes a NULL control as "none".
 
-// What a run that goes on knows about itself, for one reader.
+// The figures of a current run, for one reader.
 struct control_figures {
     double paused_s; // given: the run has been held for so long
     struct tachy_summary summary; // so far
@@ -28,7 +28,7 @@ struct tachy_control_ops {
 // A run's place in its control. The run's memory; fields are control.c's.
 struct control_run {
     struct control_run *next;
-    const struct tachy_control_ops *ops; // NULL: has not begun
+    const struct tachy_control_ops *ops; // NULL: not started
     void *run;
     int number;          // the lowest that no other run that goes on has
     atomic_bool drained;
@@ -41,8 +41,8 @@ void tachy_control_begin(tachy_control *c, struct control_run *r,
 void tachy_control_end(tachy_control *c, struct control_run *r, int err,
                        const struct tachy_summary *s);
 
-// Waits a little (50 ms at most) where the run is paused, and says whether it was. Called by the
-// threads that read the source, again and again until it returns false.
+// If the run is paused, waits a little (at most 50 ms) and returns true. The threads that read the source call it until
+// it returns false.
 bool tachy_control_hold(tachy_control *c, struct control_run *r);
 // Nothing more is to be read: stopped or drained.
 bool tachy_control_ending(const tachy_control *c, const struct control_run *r);

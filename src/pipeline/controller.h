@@ -3,15 +3,15 @@
 
 #include <tachy/live.h>
 
-// The controller of mode live: while frames miss their deadline it takes the declared steps down,
-// each doing less for a frame, and takes them back when there is room again. Pure logic on the
-// caller's clock; no thread, no memory of its own. One thread at a time.
+// The controller of mode live: while frames miss their deadline it takes degradation steps, each of which reduces the
+// work per frame, and undoes them when there is room again. Pure logic on the caller's clock; no thread, no allocation.
+// One thread at a time.
 //
-// Frames are judged in windows of 250 ms. A window in which over 2 % of the frames missed is bad;
-// one in which none did is good. Bad windows for `down_ns` in a row: one step down. Good windows
-// for the hold time: one step up. The hold time is counted from the last step of either kind, so
-// down and up never alternate faster; it is `hold_ns` at first, doubles (up to `hold_max_ns`) each
-// time that a step up is taken back within it, and is `hold_ns` again once one has lasted so long.
+// Frames are judged in windows of 250 ms. A window in which over 2 % of the frames missed is bad; one in which none did
+// is good. Consecutive bad windows for `down_ns`: one step down. Good windows for the hold time: one step up. The hold
+// time is counted from the last step of either kind, so down and up never alternate faster. It is `hold_ns` at first,
+// doubles (up to `hold_max_ns`) each time that a step up is undone within it, and returns to `hold_ns` once a step up
+// has lasted that long.
 
 struct tachy_controller_params { // {0} except `steps`: defaults
     unsigned steps;       // bits 1 << enum tachy_degrade: what the pipeline can do

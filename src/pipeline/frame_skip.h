@@ -7,7 +7,7 @@
 // result can be taken over. Frames are asked about in the order of the stream, by one thread at a
 // time; each stream has one of these.
 
-// How different two frames may be for TACHY_DEGRADE_ALTERNATE: a cut is more.
+// Largest difference of two frames for TACHY_DEGRADE_ALTERNATE: a larger one is a cut.
 #define TACHY_ALTERNATE_MOST 0.35f
 
 struct tachy_frame_skip {
@@ -29,17 +29,16 @@ struct tachy_frame_skip {
 void tachy_frame_skip_open(struct tachy_frame_skip *s, int eyes, enum tachy_stereo stereo,
                            float threshold, const struct tachy_log *log);
 void tachy_frame_skip_close(struct tachy_frame_skip *s);
-// Looks at the next frame under `allowed` (bits 1 << TACHY_DEGRADE_SIMILAR and _ALTERNATE; with
-// none, nothing is read) and returns the eyes whose results can be taken over as bits 1 << eye.
-// `anew`: the stream starts anew here, nothing of before counts.
+// Looks at the next frame under `allowed` (bits 1 << TACHY_DEGRADE_SIMILAR and _ALTERNATE; with none, nothing is read)
+// and returns the eyes whose results can be reused, as bits 1 << eye. `anew`: the stream restarts here, and earlier
+// frames do not count.
 unsigned tachy_frame_skip_look(struct tachy_frame_skip *s, const tachy_frame *f, unsigned allowed,
                                bool anew);
-// The frame looked at last is worked on, with the results of `reuse` taken over. Not called where
-// it was given up.
+// The frame looked at last is processed, reusing the results of `reuse`. Not called if it was shed.
 void tachy_frame_skip_take(struct tachy_frame_skip *s, unsigned allowed, unsigned reuse);
 
-// What later frames are compared with, as bytes that another process of the same build can load into an
-// opened one of as many eyes; *data: to be freed with free(). Between two frames.
+// Saves the data that later frames are compared with, as bytes that another process of the same build can load into an
+// opened object with as many eyes; free *data with free(). Call it between two frames.
 int tachy_frame_skip_save(const struct tachy_frame_skip *s, void **data, size_t *size);
 // TACHY_ERR_FORMAT: of another size.
 int tachy_frame_skip_load(struct tachy_frame_skip *s, const void *data, size_t size);

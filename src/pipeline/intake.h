@@ -5,11 +5,11 @@
 #include <tachy/frame.h>
 #include <tachy/pipeline.h>
 
-// What is done to a frame before a stream takes it.
+// Preparation of a frame before a stream takes it.
 
 struct tachy_convert;
 
-// Of one stream. Streams change their size or format seldom: one converter serves all that push.
+// For one stream. Streams rarely change size or format, so all pushers share one converter.
 struct pipeline_intake {
     pthread_mutex_t lock;
     struct tachy_convert *convert; // NULL: none was needed yet

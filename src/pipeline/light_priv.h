@@ -8,14 +8,14 @@
 
 enum { LIGHT_FRAMES = 24, LIGHT_STREAMS = 8, LIGHT_LANES = 256 };
 
-// What a GPU does of the job.
+// One GPU's share of the job.
 struct light_gpu {
     bool decodes;               // its decoders do, wherever the frames then are
     struct light_gpu_task {
         struct tachy_device *device;
         unsigned steps; // bits 1 << step: its multiprocessors do their work; 0: nothing else
         bool writes;    // one of them makes what the sink is given
-        double to_host, to_device; // bytes that are copied for a frame, besides its pictures
+        double to_host, to_device; // bytes copied per frame, besides its pictures
     } task;
     struct light_lane *sessions; // decoders side by side; opened as they are tried
     int nb_sessions;             // that are open
@@ -27,7 +27,7 @@ struct light_bench {
     tachy_frame *frames[LIGHT_FRAMES]; // decoded
     tachy_frame *outs[LIGHT_FRAMES];   // composited
     int nb_frames;
-    int group; // of them that go through their steps at once; nb_frames is a multiple where it is not less
+    int group; // frames that go through their steps at once; nb_frames is a multiple unless it is smaller
     uint64_t from_ns, until_ns; // what is done between counts, for a GPU's decoders; threads stop at the latter
     pthread_mutex_t lock; // of the next two
     pthread_cond_t change;
@@ -65,6 +65,6 @@ void light_gpu_find(struct light_bench *b, const struct light_lane *lanes, struc
 // A round of a step that is the GPU's.
 int light_gpu_measure(struct light_bench *b, struct light_lane *lanes, int n, int step,
                       struct tachy_light *l);
-// light_link.c. What a frame's copies cost; once, with all frames composited.
+// light_link.c. Cost of a frame's copies; measured once, with all frames composited.
 int light_gpu_link(struct light_bench *b, struct tachy_light *l);
 void light_gpu_close(struct light_bench *b);

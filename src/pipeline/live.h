@@ -6,14 +6,14 @@
 
 #include <pthread.h>
 
-// Mode live of one stream, and frame_skip in either mode: pure logic on a clock that is given, in
-// nanoseconds from about 0 on. What joins it to a pipeline is live_stream.c.
+// Mode live for one stream, and frame_skip in either mode: pure logic on a caller's clock, in nanoseconds from about 0
+// on. live_stream.c connects it to a pipeline.
 //
-// Newest wins: one frame at most waits for a worker. It is not in the pipeline's queue itself;
-// there is a ticket, an item that takes whichever frame waits when its turn has come. So a frame
-// can be replaced until then, pushing never blocks, and frames stay in order.
+// Newest wins: at most one frame waits for a worker. It is not in the pipeline's queue itself; instead there is a
+// ticket, an item that takes whichever frame is waiting when its turn comes. So a frame can be replaced until then,
+// pushing never blocks, and frames stay in order.
 //
-//   arrive -> waits (replaced by the next) -> take -> item -> ... -> write -> written
+// arrive -> waits (replaced by the next) -> take -> item -> ... -> write -> written
 //
 // Thread-safety: any thread may call; arrive, and take, from one thread at a time each.
 
@@ -26,7 +26,7 @@ struct tachy_live {
     pthread_mutex_t lock; // guards the rest
     struct tachy_controller controller;
     bool controlled; // there is a deadline to hold and a step to take
-    struct tachy_frame_skip skip; // of the thread that takes, except its counts
+    struct tachy_frame_skip skip; // for the thread that takes, except its counts
     struct tachy_live_waiting {
         tachy_frame *frame; // a reference; NULL: nobody waits
         uint64_t stamp;     // the caller's
@@ -34,7 +34,7 @@ struct tachy_live {
     } waiting;
     bool ticket; // is on its way to a worker
     uint64_t due; // with target_fps: when the next frame is taken
-    bool anew;   // a frame that began the stream anew was shed: the next one does instead
+    bool anew;   // a frame that restarted the stream was shed: the next one restarts it instead
     int64_t arrived;
 };
 
@@ -49,15 +49,15 @@ void tachy_live_close(struct tachy_live *l);
 // be shed at once.
 bool tachy_live_arrive(struct tachy_live *l, tachy_frame *f, uint64_t stamp, bool room,
                        uint64_t now);
-// Whether a ticket is to be sent now: *out is a reference to the frame that waits.
+// True if a ticket shall be sent now: *out is a reference to the waiting frame.
 bool tachy_live_kick(struct tachy_live *l, bool room, tachy_frame **out);
 // Nobody waits and no ticket is on its way.
 bool tachy_live_idle(struct tachy_live *l);
 
-// The ticket's turn: puts the frame that waits into the item (in, pushed = its stamp, result,
-// deadline, taken, reuse, anew) and decides. False: shed, and counted. Kick afterwards.
+// The ticket's turn: puts the waiting frame into the item (in, pushed = its time stamp, result, deadline, taken, reuse,
+// anew) and decides. False: shed, and counted. Call kick afterwards.
 bool tachy_live_take(struct tachy_live *l, struct tachy_item *item, uint64_t now);
-// Mode all: the same decision for a frame of which nothing is shed.
+// Mode all: the same decision for frames that are never shed.
 void tachy_live_take_all(struct tachy_live *l, struct tachy_item *item);
 
 // Before the item goes on to `stage`: false: shed, and counted.

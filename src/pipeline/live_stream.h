@@ -17,7 +17,7 @@ struct live_stream;
 // take over results.
 int live_stream_open(struct live_stream **out, tachy_task *t,
                      const struct tachy_live_params *p, const struct tachy_log *log);
-// NULL if the pipeline needs none: every frame is worked on, none is skipped.
+// NULL if the pipeline needs none: every frame is processed, none is skipped.
 const struct pipeline_policy *live_stream_policy(const struct live_stream *ls);
 // Before the first push. The stream must outlive every call but close.
 void live_stream_start(struct live_stream *ls, tachy_stream *s);
@@ -27,7 +27,7 @@ void live_stream_close(struct live_stream **ls);
 
 // As tachy_stream_push(); in mode live it never blocks.
 int live_stream_push(struct live_stream *ls, tachy_frame *f);
-// Whether a pulled item is to be written; false: it was shed.
+// True if a pulled item shall be written; false: it was shed.
 bool live_stream_due(struct live_stream *ls, const struct pipeline_times *t);
 // It has been; in ticks.
 void live_stream_written(struct live_stream *ls, const struct pipeline_times *t, uint64_t started,
@@ -35,11 +35,11 @@ void live_stream_written(struct live_stream *ls, const struct pipeline_times *t,
 // For frames that come from now on; 0: none. TACHY_ERR_UNSUPPORTED: the mode is not live. Any
 // thread.
 int live_stream_set_latency(struct live_stream *ls, double max_latency_ms);
-// For a run that can be resumed, which has frame_skip and is none of mode live; before the first push.
-// `look` is called on the pushing thread behind each frame that was looked at.
+// For a resumable run with frame_skip that is not in mode live; call it before the first push. `look` is called on the
+// pushing thread after each frame that was looked at.
 void live_stream_watch(struct live_stream *ls,
                        void (*look)(void *user, const struct tachy_frame_skip *s, int64_t frame_id), void *user);
-// What it knows, to be loaded before the first push.
+// Its frame_skip state, to be loaded before the first push.
 struct tachy_frame_skip *live_stream_skip(struct live_stream *ls);
 // At any time from any thread.
 void live_stream_read(struct live_stream *ls, struct tachy_live_stats *out);

@@ -1,8 +1,8 @@
 #pragma once
 #include "base/base.h"
 
-// Reading at a stream's own rate, as FFmpeg's -re: a frame is handed out no sooner than its time
-// after the first one. What comes too late is not waited for, and makes nothing after it late.
+// Reads at a stream's own rate, like FFmpeg's -re: no frame is returned before its time after the first one. A late
+// frame is returned at once, and does not delay later ones.
 
 struct tachy_pace {
     bool started;

@@ -11,31 +11,31 @@
 #include <tachy/batcher.h>
 #include <tachy/control.h>
 
-// The runner: streams, each a ring of items in its order, and one set of workers that take from
-// two queues whatever was pushed first, of any stream. A task's stages are cut into spans (spans.h), and an
-// item goes
+// The runner: streams, each a ring of items in its order, and one set of workers. Workers take from two queues whatever
+// was pushed first, of any stream. A task's stages are cut into spans (spans.h), and an item goes
+//
 //   push -> span 0 -> span 1 -> ... -> DONE -> pull
-// A worker carries an item as far as it can: until it is not its turn in an ordered span, too far ahead of
-// pull for one that writes, or in a batch. Then the item is parked, and whoever ends the turn before it, pulls
-// what is in front of it, or ran the batch puts it into a queue.
+//
+// A worker carries an item as far as it can: until it must wait for its turn in an ordered span, is too far ahead of
+// pull for a span that writes, or joins a batch. The item is then parked. Whoever ends the turn before it, pulls the
+// item in front of it, or ran the batch puts it into a queue.
 //
 //   pipeline.c          opening, pausing, draining, closing
 //   pipeline_stream.c   streams: bounds, joining, leaving
 //   pipeline_bind.c     a task on one format, with its workers' objects
 //   pipeline_queue.c    the two queues
-//   pipeline_turn.c     whose turn it is in ordered spans, and the gate before the one that writes
+//   pipeline_turn.c     turns in ordered spans, and the gate before the one that writes
 //   pipeline_work.c     the workers
 //   pipeline_batch.c    stages in batches
 //   pipeline_stats.c    figures
 //   stream.c            push and pull
 //
-// Who owns what: a slot is the pusher's until it is READY or PARKED, then whoever took it from a queue, from
-// DONE on the puller's; its `state` hands it over. The queues and what is counted in them are
-// guarded by tachy_pipeline.lock, the list of streams by .list, the tasks' bindings by .join.
+// Ownership: a slot belongs to the pusher until it is READY or PARKED, then to whoever took it from a queue, and from
+// DONE on to the puller; its `state` hands it over. tachy_pipeline.lock guards the queues and their counts, .list the
+// list of streams, .join the tasks' bindings.
 //
-// Mode live goes beside this, not into it: a stream's `policy` (below) is asked before an item's
-// steps and told when one has come out; what it decides (deadlines, shedding, reuse of results, the
-// controller) is in src/pipeline/live*.c.
+// Mode live is separate: a stream's `policy` (below) is asked before an item's steps and told when an item has come
+// out; its decisions (deadlines, shedding, reuse of results, the controller) are in src/pipeline/live*.c.
 
 enum slot_state {
     SLOT_FREE = 0,
@@ -150,8 +150,8 @@ struct tachy_stream {
     struct tachy_item kept;   // results for later items to take over; of whose turn that is
     _Atomic int nb_gated;     // items parked before the span that writes
     int64_t gate_from;        // those below may go on. Pipeline's lock
-    // Positions behind which the next item starts anew, whether or not they have one: pull passes holes
-    // before they are ordered. `nb_breaks` is also read without the lock.
+    // Positions after which the next item is a restart, whether or not they have one: pull passes holes before they are
+    // ordered. `nb_breaks` is also read without the lock.
     pthread_mutex_t break_lock;
     int64_t *breaks;
     _Atomic int nb_breaks;
@@ -172,7 +172,7 @@ struct tachy_stream {
     // Failure: `err` is set once err_at is, and both under `fail`.
     pthread_mutex_t fail;
     _Atomic int err;
-    _Atomic int64_t err_at; // those behind it are given up
+    _Atomic int64_t err_at; // items after it are dropped
 
     // Under the pipeline's lock.
     int busy; // items in queues and with workers
@@ -180,7 +180,7 @@ struct tachy_stream {
     bool leaving;
     uint64_t sampled, sampled_memory; // last sample, and last one with the process's memory, ticks
 
-    // Figures of this stream alone, one per worker, for a run that shares a pipeline; NULL: off.
+    // Figures of this stream only, one per worker, for a run that shares a pipeline; NULL: off.
     struct tachy_prof **figures;
 };
 
@@ -209,7 +209,7 @@ struct pipeline_worker {
     struct tachy_prof *prof; // written by this thread only
     struct pipeline_spin spin;
     uint64_t cost; // ticks an item took lately; decides how many are taken at once
-    long rest_us;  // between its jobs, where they go several at once
+    long rest_us;  // pause between its jobs, if they run several at once
 };
 
 struct tachy_pipeline {
@@ -243,9 +243,9 @@ struct tachy_pipeline {
     bool took_composite; // last
     int64_t window_sum; // of all streams: what the queues have room for
     int idle;      // workers that wait
-    bool waking;   // one of them has been signalled and has not come yet
+    bool waking;   // one of them was signalled and has not woken yet
     int resting;   // workers that wait at `enough` until PIPELINE_ENOUGH jobs are ready
-    const struct pipeline_worker *first_back; // that one of them which comes by itself after a while; NULL: none rests
+    const struct pipeline_worker *first_back; // the one of them that wakes by a timeout; NULL: none does
     pthread_cond_t enough;
     bool paused, closing;
     _Atomic int ready;    // items in the queues; also read without the lock
@@ -271,20 +271,20 @@ int pipeline_bind_worker(struct pipeline_bind *b, int index, void *const **worke
 // ---- pipeline_queue.c: all under `lock` ----
 
 int pipeline_queue_reserve(struct tachy_pipeline *p, int64_t items);
-// Adds a job and wakes a worker where one is needed.
+// Adds a job and wakes a worker if one is needed.
 void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job);
-// Takes up to `most` jobs, composites first or in turns, and more where they go through their steps together;
-// returns how many, at most PIPELINE_BATCH.
+// Takes up to `most` jobs, composites first or in turns, and more if they go through their steps together; returns
+// their number, at most PIPELINE_BATCH.
 int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int most);
 // Takes a stream's jobs out.
 void pipeline_queue_purge(struct tachy_pipeline *p, const tachy_stream *s);
-// Wakes a worker if there is work and none is on its way.
+// Wakes a worker if there is work and none is already waking.
 void pipeline_queue_wake(struct tachy_pipeline *p);
 
-// ---- pipeline_turn.c: all under `lock` except those that say otherwise ----
+// ---- pipeline_turn.c: all under `lock` unless stated otherwise ----
 
-// Claims the turn of ordered span k, if it is free and the next item is parked there: up to `most` items one after
-// another are READY then. Returns how many, 0: none; seq[] are their positions.
+// Claims the turn of ordered span k, if it is free and the next item is parked there: makes up to `most` consecutive
+// items READY. Returns their number, 0: none; seq[] receives their positions.
 int pipeline_turn_claim(tachy_stream *s, int k, int64_t seq[], int most);
 // Adds parked items after the n of the turn; returns how many it has then.
 int pipeline_turn_extend(tachy_stream *s, int k, int64_t seq[], int n, int most);
@@ -299,7 +299,7 @@ void pipeline_turn_look_all(tachy_stream *s);
 int pipeline_turn_over(tachy_stream *s, int k, int64_t last, int64_t seq[]);
 // Leaves items of the caller that are before a span to other workers. Takes the lock.
 void pipeline_turn_leave(tachy_stream *s, const int64_t seq[], int n);
-// Whether the item may go into the span that writes; false: it is parked now. Takes the lock if needed.
+// True if the item may enter the span that writes; false: it is now parked. Takes the lock if needed.
 bool pipeline_gate(tachy_stream *s, int64_t seq);
 // Pull has gone on: queues what is parked there and may go on now. Takes the lock if needed.
 void pipeline_gate_open(tachy_stream *s);
@@ -318,15 +318,14 @@ void pipeline_give_up(tachy_stream *s, struct pipeline_slot *slot);
 
 // ---- pipeline_batch.c ----
 
-// Under `join`. The batcher of the task's model; NULL if the batch is one or the model takes
-// one picture a run.
+// Under `join`. The batcher of the task's model; NULL if the batch is one or the model takes one picture per run.
 int pipeline_batch_get(struct tachy_pipeline *p, tachy_task *task, struct pipeline_batcher **out);
 void pipeline_batch_put(struct tachy_pipeline *p, struct pipeline_batcher *b);
-// Hands an item to the batcher of its span; it comes back as a job of the next one, also if that fails.
+// Hands an item to the batcher of its span; it comes back as a job of the next span, also if that fails.
 void pipeline_batch_submit(tachy_stream *s, int64_t seq);
 // The stream has ended: its items wait for no others.
 void pipeline_batch_end(tachy_stream *s);
-// The stream leaves: what has not been run comes back at once.
+// The stream leaves: items that have not been run come back at once.
 void pipeline_batch_cancel(tachy_stream *s);
 // The stream, whose bind has a batcher, asks for batches of half the size, or no longer. Each
 // `true` is followed by a `false` before the stream leaves.
@@ -334,8 +333,8 @@ void pipeline_batch_degrade(tachy_stream *s, bool small);
 // Batches have at most `n` items from now on, 1 up to tachy_pipeline.batch. Returns how many models
 // run in batches. Any thread.
 int pipeline_set_batch(struct tachy_pipeline *p, int n);
-// How full its runs were so far, for all streams that share it. A session's batch is fixed and padded, so a run costs
-// the same however few pictures are in it.
+// How full the runs were so far, over all streams that share the batcher. A session's batch is fixed and padded, so a
+// run costs the same however few pictures are in it.
 struct pipeline_batch_use {
     int step;            // that it runs
     int max;             // pictures a run may hold
@@ -413,7 +412,7 @@ struct pipeline_times {
 int pipeline_pull_timed(tachy_stream *s, int timeout_ms, tachy_frame **frame,
                         const struct tachy_result **result, struct pipeline_times *times);
 
-// Whether pull has something to say about its next position.
+// True if pull has an answer for its next position.
 bool pipeline_answered(const tachy_stream *s);
 // Drops what a slot holds.
 void pipeline_empty_slot(tachy_stream *s, struct pipeline_slot *slot);
@@ -423,7 +422,7 @@ static inline struct pipeline_slot *pipeline_slot(const tachy_stream *s, int64_t
     return &s->slots[seq & s->mask];
 }
 
-// Whether the stream has ended before item `seq`.
+// True if the stream has ended before item `seq`.
 static inline bool pipeline_given_up(tachy_stream *s, int64_t seq)
 {
     return atomic_load_explicit(&s->pipeline->stopped, memory_order_relaxed) ||

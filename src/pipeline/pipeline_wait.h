@@ -38,9 +38,8 @@ static inline void pipeline_event_wake(struct pipeline_event *e)
 bool pipeline_event_wait(struct pipeline_event *e, bool (*holds)(void *user), void *user,
                          uint64_t timeout_ns);
 
-// Looking for a while before sleeping, where that has paid lately: a thread that is handed
-// something every few microseconds never sleeps, one that waits for milliseconds does so at once.
-// Threads may share one: it is a guess.
+// Spins for a while before sleeping, if that has paid off recently: a thread that gets work every few microseconds
+// never sleeps, one that waits for milliseconds sleeps at once. Threads may share one, since it is only a guess.
 struct pipeline_spin {
     _Atomic int budget;  // looks; 0: not for now
     _Atomic int skipped; // waits since then

@@ -5,9 +5,9 @@
 #include "pipeline/resume.h"
 #include "source/source_ops.h"
 
-// The threads between a source and its stream: they read (which is decoding) and push. One, or
-// one a decoder where the file is decoded by several side by side; then frames are pushed by
-// position, and the stream puts the results in order.
+// The threads between a source and its stream: they read (which includes decoding) and push. There is one, or one per
+// decoder if the file has several parallel decoders; frames are then pushed by position, and the stream orders the
+// results.
 
 enum { READERS_MAX = 64 };
 
@@ -44,8 +44,8 @@ struct run_readers {
     _Atomic uint64_t end_ns;               // when the last of them ended; 0: not yet
 };
 
-// Decides how many decoders there are: as many as the source was opened with; where that is 0,
-// one per core where the task lets go of its pictures before they are in order, else 1.
+// Decides the number of decoders: as many as the source was opened with; if that is 0, one per core if the task
+// releases its pictures before they are in order, else 1.
 int run_readers_open(struct run_readers *r, tachy_source *source, tachy_stream *stream,
                      struct tachy_profile *profile, const struct tachy_log *log);
 // After it: whether more decoders than there are could be had with the same output, one a core at
@@ -56,6 +56,6 @@ int run_readers_start(struct run_readers *r);
 // Waits for the threads. TACHY_ERR_EOF: everything was read; TACHY_OK: they were stopped, or the
 // pipeline failed; else why reading ended. Again: the same.
 int run_readers_join(struct run_readers *r);
-// Whether they were told to end before the source has.
+// True if they were stopped before the source ended.
 bool run_readers_stopped(const struct run_readers *r);
 void run_readers_close(struct run_readers *r);

@@ -12,14 +12,14 @@ struct tachy_resume;
 // TACHY_ERR_UNSUPPORTED: the input cannot be read again.
 int tachy_resume_open(struct tachy_resume **out, const struct tachy_run_params *p);
 
-// Instead of tachy_sink_start(): starts the sink and brings source and task to where the run goes
-// on. Before the stream's first frame. `live` has been started and outlives `r`'s other calls but close.
+// Replaces tachy_sink_start(): starts the sink and moves source and task to the point where the run continues. Call it
+// before the stream's first frame. `live` has been started and must outlive all calls on `r` except close.
 int tachy_resume_start(struct tachy_resume *r, tachy_stream *stream, struct live_stream *live);
 bool tachy_resume_all_in(const struct tachy_resume *r); // no frame is missing, only the joining
 
 // The source's thread: a frame that was read.
 int tachy_resume_read(struct tachy_resume *r, const tachy_frame *f);
-// The calling thread, before each tachy_sink_write(), with the frame's id: cuts where it is time.
+// Called on the calling thread before each tachy_sink_write(), with the frame's id: cuts if it is time.
 int tachy_resume_cut(struct tachy_resume *r, int64_t frame_id);
 // Instead of tachy_sink_finish(). `whole`: the source has ended.
 int tachy_resume_finish(struct tachy_resume *r, bool whole);

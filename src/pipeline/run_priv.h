@@ -7,9 +7,9 @@
 #include "profile/system.h"
 #include "sink/sink_ops.h"
 
-// Of run.c; read by verdict.c.
+// For run.c; verdict.c reads it.
 
-// Least squares of a count over time. Frames that come in bursts, as batches do, leave its slope as it is.
+// Least squares fit of a count over time. Frames that arrive in bursts, such as batches, do not change its slope.
 struct tachy_slope {
     double n, t, i, tt, ti;
 };
@@ -31,7 +31,7 @@ struct run {
     uint64_t start_ns, cpu_start_ns;
     struct control_run controlled;
     struct tachy_tuner tuner;      // most 0: none
-    struct tachy_slope steady[2];  // of finished frames, from the first one written and behind the warm-up; the calling thread's
+    struct tachy_slope steady[2];  // of finished frames, from the first one written and after the warm-up; the calling thread's
     double steady_from_s;          // since the start; 0: not yet
     int64_t counted;               // the last one there
     bool timed_out;                // the time limit has ended reading

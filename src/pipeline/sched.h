@@ -1,10 +1,10 @@
 #pragma once
 #include "base/base.h"
 
-// What the executor decides: how many items may be where, and how much a worker takes. Pure functions of numbers;
+// The executor's decisions: how many items may be where, and how many a worker takes. Pure functions of numbers;
 // tests/unit/test_sched.c simulates them.
 
-// What a stream's bounds follow from. Bytes are of one.
+// Inputs for a stream's bounds. Bytes are per item.
 struct sched_stream {
     int64_t in_bytes, out_bytes; // decoded and written picture; 0: none is written
     int64_t item_bytes;          // of what the stages keep in an item
@@ -29,7 +29,8 @@ struct sched_bounds {
 };
 
 void sched_bounds(const struct sched_stream *s, struct sched_bounds *b);
-// Fewer, where the host's memory has `room` for pictures in flight and what waits with them. Sets near and inputs_max anew.
+// Lowers the bounds if the host's memory has `room` only for fewer pictures in flight and waiting. Recomputes near and
+// inputs_max.
 void sched_fit(const struct sched_stream *s, struct sched_bounds *b, int64_t room);
 
 // Items of a stream that a worker takes through its stages at once, 1..most: as many as pay for one of them (`wanted`),
@@ -44,10 +45,10 @@ int sched_turns(int group, bool one_by_one, bool on_gpu);
 // lately, 0: not known), not more than its share, 1..most.
 int sched_share(int ready, int workers, uint64_t cost_ns, int most);
 
-// How long a worker rests between its jobs, where they go several at once, after it had rested for `rest_us` and found
-// `enough` to do or not.
+// How long a worker pauses between its jobs, if they run several at once, after it paused for `rest_us` and found
+// `enough` work or not.
 long sched_rest(long rest_us, bool enough);
 
-// Whether items parked before the span that writes stay there although pull has gone on to `pulled`: beside a GPU the
-// next ones go together, when half of those below `from`, which may go on, have been pulled.
+// True if items parked before the span that writes stay there although pull has moved on to `pulled`: with a GPU the
+// next ones are released together, when half of those below `from`, which may go on, have been pulled.
 bool sched_gate_waits(const struct sched_bounds *b, bool on_gpu, int64_t from, int64_t pulled);

@@ -4,9 +4,9 @@
 #include <stdatomic.h>
 #include <tachy/live.h>
 
-// Which frames of a live run are given up, and the count of them. Times are nanoseconds on one
-// rising clock of the caller's; a frame's deadline travels with it.
-// Thread-safety: any thread may ask and count; one thread at a time reports work.
+// Decides which frames of a live run are shed, and counts them. Times are nanoseconds on one increasing clock of the
+// caller's; a frame's deadline travels with it. Thread-safety: any thread may ask and count; one thread at a time
+// reports work.
 
 struct tachy_shed {
     _Atomic uint64_t max_latency; // 0: none
@@ -22,10 +22,9 @@ void tachy_shed_open(struct tachy_shed *s, uint64_t max_latency_ns);
 uint64_t tachy_shed_deadline(const struct tachy_shed *s, uint64_t arrived);
 // A frame went from the begin of `stage` to written in `ns`.
 void tachy_shed_work(struct tachy_shed *s, enum tachy_shed_stage stage, uint64_t ns, uint64_t now);
-// Whether a frame with this deadline is to be given up before `stage`: because it is late, or,
-// where `whole` (it needs all of the stage's work), because it would be. A mean that was not
-// renewed for a while counts for less and less, so that a slow time does not shed for good.
-// Does not count.
+// True if a frame with this deadline shall be shed before `stage`: because it is late, or, if `whole` (it needs all of
+// the stage's work), because it would be. A mean that has not been renewed for a while loses weight, so that a slow
+// phase does not shed forever. Does not count.
 bool tachy_shed_due(const struct tachy_shed *s, enum tachy_shed_stage stage, uint64_t deadline,
                     uint64_t now, bool whole, enum tachy_shed_reason *reason);
 void tachy_shed_count(struct tachy_shed *s, enum tachy_shed_stage stage, enum tachy_shed_reason reason);

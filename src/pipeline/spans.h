@@ -1,7 +1,7 @@
 #pragma once
 #include "stage/stage.h"
 
-// How a stream takes a task's stages: as spans, which an item passes one after another. Pure.
+// Cuts a task's stages into spans, which an item passes one after another. Pure.
 
 enum pipeline_span_kind {
     SPAN_CARRIED, // a worker does all of it in one go

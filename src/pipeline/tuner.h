@@ -1,13 +1,14 @@
 #pragma once
 #include "base/base.h"
 
-// The search for the best number of workers while a run goes on. Pure logic on the caller's clock; no thread, no memory of its own.
-// One thread at a time.
+// Searches for the best number of workers during a run. Pure logic on the caller's clock; no thread, no allocation. One
+// thread at a time.
 //
-// A number is judged by the rate of finished frames in a window of at least 0.4 s and 24 frames (2 s at most), after 0.15 s in which what was
-// begun before comes out. From the first number on the search doubles as long as that gains 3 %, then halves as long as that does,
-// then tries ever smaller steps around the best. What gains less is taken back. Then it holds, and searches again from there after 30 s, or when
-// conditions have changed: the rate differs by 20 % from the held one for two windows of a second in a row.
+// A number is judged by the rate of finished frames in a window of at least 0.4 s and 24 frames (at most 2 s), after
+// 0.15 s in which earlier work comes out. From the first number the search doubles as long as that gains 3 %, then
+// halves as long as that does, then tries ever smaller steps around the best. Smaller gains are undone. Then it holds,
+// and searches again from there after 30 s, or when conditions have changed: the rate differs by 20 % from the held one
+// for two consecutive windows of one second.
 
 struct tachy_tuner {
     int n, most;            // in force; at most

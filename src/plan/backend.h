@@ -24,8 +24,8 @@ extern const char *const tachy_plan_precisions[];
 
 struct tachy_nn_kernels;
 struct tachy_plan_params { // {0} is valid
-    // Time limit for timing kernels against each other: 0 nothing, 1 half a second, 2 three
-    // seconds, 3 thirty seconds at most; on a GPU 5, 15, 60 and 600.
+    // Time limit for timing kernels against each other: 0 none, 1 half a second, 2 three seconds, 3 thirty seconds at
+    // most; on a GPU 5, 15, 60 and 600.
     int effort;
     int parts; // plans that share this time; 0: 1
     // The result of choice() for the same graph on such a machine. It is taken if it fits and its effort is at
@@ -35,17 +35,18 @@ struct tachy_plan_params { // {0} is valid
     // CPU:
     int threads; // inside of one run, the caller's among them; 0: 1
     int direct;  // 1: no convolution by Winograd's tiles, which gives other bits; `choice` must be of such a plan
-    int apart;   // 1: each convolution is a step of its own; the same bits
-    // enum tachy_guard (base/guard.h): every value, input and output of a run has memory of its own beside
-    // pages that nobody may touch, and a step's scratch too, so that a kernel which reads or writes beside
-    // them faults; what was not written is NaN. For tests: the same bits, slower; no kernels are timed.
+    int apart;   // 1: each convolution is a separate step; the same bits
+    // enum tachy_guard (base/guard.h): every value, input and output of a run, and each step's scratch, lies next to
+    // inaccessible pages, so that a kernel that reads or writes out of bounds faults; unwritten memory is NaN. For
+    // tests: the same bits, slower; no kernels are timed.
     int guard;
     // CUDA:
     int gpu; // ordinal as the driver counts
     enum tachy_plan_precision precision;
     bool deterministic; // no kernel is chosen by time: the same in every process
-    // MiB of the GPU's memory that the plan may hold: its weights, also shared ones, and runs with their tensors; 0: any. Runs wait
-    // for each other's memory rather than hold more. What times kernels or precisions is not counted.
+    // MiB of GPU memory that the plan may hold: its weights, including shared ones, and runs with their tensors; 0:
+    // any. Runs wait for each other's memory rather than hold more. Memory for timing kernels or precisions is not
+    // counted.
     int memory_limit;
     // For tests: (cuda/nn/kernels.h) run in place of the library's own, and without cuBLASLt. NULL: the library's.
     const struct tachy_nn_kernels *kernels;
@@ -62,7 +63,7 @@ struct tachy_plan_info {
     size_t values;  // what the arena would be if nothing shared its place
     int effort;     // that the kernels were chosen with, 0: defaults
     double choice_seconds;         // that timing them took here; 0: nothing was timed
-    double run_ms, default_run_ms; // of a run as chosen and with the defaults, where that was timed
+    double run_ms, default_run_ms; // of a run as chosen and with the defaults, if that was timed
     bool on_gpu;
     int gpu;                       // its ordinal, of a plan there
     enum tachy_plan_precision precision; // taken: not TACHY_PLAN_MIXED if all of the nodes are alike
@@ -84,8 +85,8 @@ struct tachy_plan { // the first member of each back end's own
 
 struct plan_backend {
     const char *name; // "cpu", "cuda"
-    // Whether a plan can run this node, whose shapes hold (tachy_graph_verify()): NULL, or why not, a
-    // static string that follows "is not built: ". Asked before any pass.
+    // Checks whether a plan can run this node, whose shapes are verified (tachy_graph_verify()): NULL, or why not, a
+    // static string that follows "is not built: ". Called before any pass.
     const char *(*refuses)(const struct tachy_node *n);
     // The passes over a graph before open(), in this order; ends with a row of NULLs.
     const struct tachy_plan_pass *(*passes)(const struct tachy_plan_params *p);
@@ -100,7 +101,7 @@ struct plan_backend {
     int (*open)(struct tachy_plan **out, const struct tachy_graph *g, const struct tachy_plan_params *p);
     void (*close)(struct tachy_plan *p);
     void (*info)(const struct tachy_plan *p, struct tachy_plan_info *info);
-    // Which kernel runs each shape, one per line, for tachy_plan_params. The plan's memory.
+    // The kernel for each shape, one per line, for tachy_plan_params. The plan's memory.
     const char *(*choice)(const struct tachy_plan *p);
     void (*step)(const struct tachy_plan *p, int i, struct tachy_plan_step *step);
     // Runs once and waits for the result. `in` and `out` lie in host memory, dense in ONNX's order, in
@@ -108,8 +109,8 @@ struct plan_backend {
     // becomes the time at which step i ended (tachy_now_ns()), for info.steps steps; NULL: not wanted.
     // TACHY_ERR_NOMEM: no memory for a workspace; TACHY_ERR_EXTERNAL: the device failed.
     int (*run)(struct tachy_plan *p, const void *const in[], void *const out[], uint64_t *end);
-    // As run(), with tensors on the device: queued on `stream` (a CUstream of the device's primary context;
-    // NULL: its default stream), not waited for. NULL: a back end without memory of its own.
+    // As run(), with tensors on the device: queues on `stream` (a CUstream of the device's primary context; NULL: its
+    // default stream) and does not wait. NULL: a back end without its own memory.
     int (*queue)(struct tachy_plan *p, const void *const in[], void *const out[], void *stream);
     // The last failure of run() or queue() in the words of the driver or the library, "" if none has failed. NULL: runs of
     // this back end fail only for lack of memory.

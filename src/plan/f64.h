@@ -1,9 +1,9 @@
 #pragma once
 #include "plan/graph.h"
 
-// What a graph computes, in double precision by plain loops: the figure that plans, passes and
-// fuzzing are judged by. It takes a graph as a front end makes it or as any pass leaves it: layouts
-// (`nhwc`) are about memory and change nothing here. Slow, and as much memory as all values at once.
+// Computes a graph in double precision by plain loops: the reference for plans, passes and fuzzing. It takes a graph as
+// a front end makes it or as any pass leaves it: layouts (`nhwc`) concern only memory and change nothing here. Slow,
+// and keeps all values in memory at once.
 //
 // Thread-safety: as the graph's.
 struct tachy_f64;
@@ -19,6 +19,6 @@ int tachy_f64_open(struct tachy_f64 **out, const struct tachy_graph *g, const vo
 const double *tachy_f64_value(const struct tachy_f64 *f, const struct tachy_value *v);
 void tachy_f64_close(struct tachy_f64 **f); // NULL inside is allowed
 
-// L2 norm of got - want over the L2 norm of want; 0 if both are all zeros, infinite where only
-// `want` is or where one is no number and the other is.
+// L2 norm of got - want over the L2 norm of want; 0 if both are all zeros; infinite if only `want` is, or if an element
+// is NaN in only one of them.
 double tachy_f64_error(const float *got, const double *want, int64_t n);

@@ -20,7 +20,7 @@ f64_op_fn f64_select, f64_gather, f64_gather_each, f64_gather_nd, f64_scatter_ea
     f64_grid; // f64_index.c
 
 double f64_act(const struct tachy_plan_act_of *a, double x, double slope);
-// The same to every element of the node's output. `slope`: the value that PRelu takes, or NULL.
+// As above, for every element of the node's output. `slope`: index of PRelu's slope among the inputs; negative: none.
 void f64_act_all(const struct f64_node *f, int slope);
 
 // Goes through the elements of a shape in order and counts offsets into up to three tensors along.

@@ -10,8 +10,8 @@
 // A graph is used by one thread. Names are for people; identity is the pointer. Everything that a
 // graph hands out lives until tachy_graph_close(), also what passes take out of it.
 
-// Operators. What ONNX calls differently on the way to one of these is named in src/provider.
-//   name, inputs (least, most), what the attributes mean
+// Operators. src/provider says which ONNX operators map to them. Columns: name, inputs (fewest, most), meaning of the
+// attributes
 #define TACHY_PLAN_OPS(X)                                                                          \
     X(CONV, "Conv", 2, 6)         /* x, weights [out][in/groups][kh][kw], bias, added, scale of    \
                                      x's channels [n][c][1][1], slope of PRelu; conv */            \
@@ -79,7 +79,7 @@ enum tachy_plan_act {
     TACHY_PLAN_MISH, // x tanh(softplus(x))
     TACHY_PLAN_ERF,
     TACHY_PLAN_LEVELS, // the nearest whole number, halves to the even one, within a to b, a <= b; NaN: a
-    // From here on: of UNARY alone, never the end of another node. The last four also take integers.
+    // From here on: only for UNARY, never the end of another node. The last four also take integers.
     TACHY_PLAN_LOG,
     TACHY_PLAN_SIN,
     TACHY_PLAN_COS,
@@ -109,7 +109,7 @@ enum tachy_plan_act {
     TACHY_PLAN_ACTS
 };
 const char *tachy_plan_act_name(enum tachy_plan_act a);
-// Whether CONV, MATMUL, BINARY and their like may end in it.
+// True if CONV, MATMUL, BINARY and their like may end in it.
 bool tachy_plan_act_ends(enum tachy_plan_act a);
 
 enum tachy_plan_binary {
@@ -172,7 +172,7 @@ struct tachy_plan_act_of {
     float a, b;
 };
 
-// Which member holds follows from the operator.
+// The operator determines the valid member.
 struct tachy_plan_attr {
     union {
         struct {
@@ -232,19 +232,20 @@ struct tachy_plan_attr {
     };
     // UNARY: what it does. CONV, DECONV, MATMUL, BINARY, RESIZE: what is done to the result at the end.
     struct tachy_plan_act_of act;
-    // CONV_INT8, BINARY_INT8: a number q stands for (q - zero) scale, and a value v for rint(v / scale) + zero, cut to its
-    // type. A convolution's value is act(sum multiplier), its sum being bias + sum of (x - in_zero) w. If something is
-    // added the value is rounded to the first levels, of type `type`, then the levels are added and act comes behind.
+    // CONV_INT8, BINARY_INT8: a number q stands for (q - zero) scale, and a value v for rint(v / scale) + zero, clamped
+    // to its type. A convolution's value is act(sum multiplier), where sum is bias + sum of (x - in_zero) w. If a
+    // tensor is added, the value is first rounded to the first levels, of type `type`; then the levels are added and
+    // act is applied.
     struct {
         float in_zero;
-        float zero[2], scale[2]; // BINARY_INT8: of both operands; CONV_INT8: of its own value, of what is added
+        float zero[2], scale[2]; // BINARY_INT8: of both operands; CONV_INT8: of its own value and of the added tensor
         enum tachy_dtype type;
         float out_zero, out_scale; // of a result of U8 or I8
     } levels;
     bool log; // SOFTMAX
     bool act_before_add; // CONV, RESIZE with an added tensor: act(x) + added, else act(x + added)
-    // CONV, RESIZE: a mean over the result's pixels follows, for which each output row is summed as it
-    // is written. What is computed is the same with and without.
+    // CONV, RESIZE: a mean over the result's pixels follows, so each output row is summed as it is written. The result
+    // is the same with and without.
     bool row_sums;
 };
 
@@ -256,17 +257,16 @@ struct tachy_use {
     struct tachy_use *prev, *next;
 };
 
-// A tensor: an input of the graph, a constant, or what a node makes.
+// A tensor: an input of the graph, a constant, or a node's output.
 //
-// Types: what is computed are floats, F32 as a front end makes them; a pass may give a value that a node makes the
-// type F16 or BF16 (tachy_plan_half()): it is rounded to it where it is stored, or not at all by a back end without them.
-// Values of U8, I8, I32 and I64 hold whole numbers of magnitude
-// `most` at the most (a truth value is a U8 of 0 or 1), so a back end may hold every element as a
-// float where `most` is at most TACHY_PLAN_WHOLE. Where it is larger each element is a float all the same (Cast
-// cut it off), unless `most` is TACHY_PLAN_ANY: such numbers, a graph's int32 and int64 inputs and what moves them,
-// are rounded to floats, so they may only be read by what that does not change: as float32, as indices (those
-// beyond TACHY_PLAN_WHOLE are out of range), as truth values, for their sign, compared with smaller constants. Which operators take and make them is in
-// tachy_graph_verify(); RESHAPE gives the same numbers another type.
+// Types: computed values are floats, F32 when a front end makes them. A pass may make a node's output F16 or BF16
+// (tachy_plan_half()): it is then rounded when stored, or not at all by a back end without that type. Values of U8, I8,
+// I32 and I64 hold integers of magnitude up to `most` (a truth value is a U8 of 0 or 1). If `most` is at most
+// TACHY_PLAN_WHOLE, a back end may hold every element as a float. If it is larger, each element is still a float (Cast
+// clamped it), unless `most` is TACHY_PLAN_ANY: such numbers, from a graph's int32 and int64 inputs and nodes that move
+// them, are rounded to floats. They may only be read where this changes nothing: as float32, as indices (those beyond
+// TACHY_PLAN_WHOLE are out of range), as truth values, for their sign, or compared with smaller constants.
+// tachy_graph_verify() knows which operators take and make them; RESHAPE gives the same numbers another type.
 enum { TACHY_PLAN_WHOLE = 1 << 24 };
 static inline bool tachy_is_half(enum tachy_dtype t) { return t == TACHY_F16 || t == TACHY_BF16; }
 static inline bool tachy_is_float(enum tachy_dtype t) { return t == TACHY_F32 || tachy_is_half(t); }
@@ -300,7 +300,7 @@ struct tachy_node {
     enum tachy_plan_op op;
     char *name; // of the model's node that it came from
     struct tachy_plan_attr attr;
-    struct tachy_value **in; // absent inputs are NULL; changed by tachy_node_set_input() alone
+    struct tachy_value **in; // absent inputs are NULL; changed only by tachy_node_set_input()
     struct tachy_use *use;   // one for each input
     int nb_in;
     struct tachy_value *out;
@@ -349,7 +349,7 @@ bool tachy_node_set_inputs(struct tachy_graph *g, struct tachy_node *n, int nb_i
 void tachy_graph_replace(struct tachy_graph *g, struct tachy_value *from, struct tachy_value *to);
 // Takes a node out. Its output must have no uses.
 void tachy_graph_remove(struct tachy_graph *g, struct tachy_node *n);
-// The only node that uses `v`; NULL if there are none, several, or the graph's output is one.
+// The only node that uses `v`; NULL if there are none or several, or if it is a graph output.
 static inline struct tachy_node *tachy_value_user(const struct tachy_value *v)
 {
     return v->uses == 1 && v->used ? v->used->by : NULL;

@@ -13,7 +13,7 @@ struct tachy_plan_pass {
 // In the order in which they run for a processor; ends with a row of NULLs.
 extern const struct tachy_plan_pass tachy_plan_all_passes[];
 
-// Those after the pass `int8`; on a processor only the check of its operations uses them.
+// Passes that follow the pass `int8`; on a CPU only the check of its operations uses them.
 extern const struct tachy_plan_pass tachy_plan_int8_passes[];
 
 // Runs all passes, or those up to and with `last` (NULL: all), verifying after each.
@@ -22,15 +22,15 @@ int tachy_plan_passes(struct tachy_graph *g, const char *last);
 // Runs a back end's own list (plan/backend.h).
 int tachy_plan_run_passes(struct tachy_graph *g, const struct tachy_plan_pass *list, const char *last);
 
-// Pictures get their channels last wherever a node works on pictures; Transpose nodes of equal
-// order (perm 0,1,2,3) are put where the layout changes. Graph inputs and outputs stay as they are.
+// Moves channels last for pictures at every node that works on them, and inserts order-4 Transpose nodes (perm 0,1,2,3)
+// where the layout changes. Graph inputs and outputs keep their layout.
 int tachy_plan_layout(struct tachy_graph *g);
 
 // Quantised numbers that are only made to be numbers again stay float32: rounded to their levels.
 int tachy_plan_levels(struct tachy_graph *g);
 // Layers between quantised numbers compute in whole numbers of 8 bits, for a back end that has such kernels: before all others.
 int tachy_plan_int8(struct tachy_graph *g);
-// Every second row and column as channels: a larger kernel and stride of the convolution behind.
+// Turns every second row and column into channels, as a larger kernel and stride of the convolution that follows.
 int tachy_plan_focus(struct tachy_graph *g);
 // Flattened pictures side by side that are turned then: turned first.
 int tachy_plan_heads(struct tachy_graph *g);
@@ -47,7 +47,7 @@ int tachy_plan_activations(struct tachy_graph *g);
 int tachy_plan_gelu(struct tachy_graph *g);
 // PRelu out of the sums that exporters write where their runtime has none.
 int tachy_plan_prelu(struct tachy_graph *g);
-// Convolutions of one tap go in front of the resize that they read, if that is less work.
+// Moves convolutions with one tap before the resize that they read, if that is less work.
 int tachy_plan_resize(struct tachy_graph *g);
 // Means over sums and over resized pictures become means of what is in front of them.
 int tachy_plan_mean(struct tachy_graph *g);
@@ -58,10 +58,10 @@ int tachy_plan_fuse(struct tachy_graph *g);
 int tachy_plan_factors(struct tachy_graph *g);
 // x * s, one s a channel, becomes a scale of the next convolution's weights.
 int tachy_plan_scale(struct tachy_graph *g);
-int tachy_plan_scale_whole(struct tachy_graph *g); // of convolutions without groups alone
+int tachy_plan_scale_whole(struct tachy_graph *g); // only convolutions without groups
 // Convolutions and resizes whose results are averaged over pixels add them up as they write.
 int tachy_plan_sums(struct tachy_graph *g);
-// Products and sums with constants become one, and part of the convolution beside them.
+// Merges products and sums with constants into one, and into an adjacent convolution.
 int tachy_plan_affine(struct tachy_graph *g);
 // Zeros around a picture become padding of the convolution that reads it; convolutions that only add
 // channels of zeros become Pad.
@@ -71,8 +71,8 @@ int tachy_plan_common(struct tachy_graph *g);
 // Transposed convolutions become convolutions whose channels are moved to pixels, for a back end without the former;
 // shuffle should follow.
 int tachy_plan_deconv(struct tachy_graph *g);
-// Values between nodes become float16, for a back end that has it: after all others. What may grow too large
-// for it stays float32, as do the graph's inputs and outputs, and constants, which a back end converts.
+// Makes values between nodes float16, for a back end that supports it; runs after all other passes. Values that may
+// overflow float16 stay float32, as do the graph's inputs and outputs, and constants, which a back end converts.
 int tachy_plan_half(struct tachy_graph *g);
 // The pass with bfloat16. It has float32's range, but nodes that are sensitive to small differences stay float32 all the same.
 int tachy_plan_bfloat(struct tachy_graph *g);

@@ -26,13 +26,13 @@ static inline void pass_rewritten(struct tachy_graph *g, struct tachy_node *n, s
     tachy_graph_remove(g, n);
 }
 
-// What makes `v`, if `n` alone uses it.
+// The node that makes `v`, if only `n` uses it.
 static inline struct tachy_node *pass_maker(const struct tachy_value *v, const struct tachy_node *n)
 {
     return v && v->made_by && tachy_value_user(v) == n ? v->made_by : NULL;
 }
 
-// A mean over the pixels of a picture.
+// True for a mean over the pixels of a picture.
 static inline bool pass_is_mean(const struct tachy_node *n)
 {
     const bool *axis = n->attr.reduce.axis;
@@ -53,7 +53,7 @@ static inline bool pass_is_tap(const struct tachy_node *n)
     return true;
 }
 
-// What a constant is for channel `c` of the pictures `like`, where it is one number or one per channel.
+// The value of a constant for channel `c` of the pictures `like`, if it has one number, or one per channel.
 static inline bool pass_of_channel(const struct tachy_value *v, const struct tachy_value *like, int64_t c,
                                    float *to)
 {

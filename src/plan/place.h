@@ -7,7 +7,7 @@
 // The base of an address. Inputs follow, then outputs, then values with memory of their own.
 enum { BASE_ARENA, BASE_WEIGHTS, BASE_SCRATCH, BASE_INPUTS };
 
-// A tensor before a run says where it lies: `v.data` is NULL, `base` NO_BASE if there is none.
+// A tensor before a run holds its place: `v.data` is NULL, `base` NO_BASE if it has none.
 enum { NO_BASE = -1 };
 struct plan_ref {
     int base;
@@ -18,7 +18,7 @@ struct plan_ref {
 // The place of each value of a graph.
 struct plan_places {
     struct plan_ref *ref; // by a value's id; rank 4: as the value's layout says; else rows
-    struct plan_ref *sums; // of a value's rows, where they are made and read; else NO_BASE
+    struct plan_ref *sums; // sums over a value's rows, if they are computed and read; else NO_BASE
     bool *joined; // by a value's id: has no memory, since what makes and what reads it are joined
     size_t arena, values; // units
     size_t *own; // units of the values that have a base of their own, in its order
@@ -29,20 +29,21 @@ struct plan_beside {
 };
 // A back end's rules for places. {0} is valid.
 struct plan_place_rules {
-    // Every value lies in memory in its own type: units are bytes. Else every element is a float, which is the unit, and
-    // what is of another type outside of the plan comes in and goes out by a step.
+    // Every value lies in memory in its own type: units are bytes. Otherwise every element is a float, which is the
+    // unit, and values of other types outside the plan are converted by a step.
     bool own_types;
-    bool own_bases; // no arena: every value has a base of its own
+    bool own_bases; // no arena: every value has its own base
     // Elements from pixel to pixel of a picture with channels last, which are more than its channels; 0: as many. NULL: 0. Asked
     // for what may be a view, and for pictures that a node makes which can write one.
     int (*pixel)(const struct tachy_value *v);
     bool (*joins)(const struct tachy_node *n); // n's result needs no memory; NULL: none
     bool (*turns)(const struct tachy_node *n); // who reads Transpose n can read its dense input instead; NULL: none
-    // By the id of what a node makes: how many nodes in front of it and behind it may run at the same time as it. NULL: none.
+    // By the id of a node's output: how many nodes before and after the node may run at the same time as it. NULL:
+    // none.
     const struct plan_beside *beside;
 };
-// Memory of every value that a node makes: addresses instead of copies for Reshape, Transpose,
-// Slice and Concat if that can be, the rest coloured by lifetime.
+// Assigns memory to every value that a node makes: addresses instead of copies for Reshape, Transpose, Slice and Concat
+// if possible, the rest coloured by lifetime.
 int plan_place(struct plan_places *p, const struct tachy_graph *g, const struct plan_place_rules *rules);
 void plan_place_free(struct plan_places *p);
 // A mean over the pixels of a picture with its channels last, which can be read from sums of rows.
@@ -52,14 +53,14 @@ bool plan_is_mean_of_rows(const struct tachy_node *n);
 void plan_strides(const struct tachy_value *v, const struct tachy_view *at, ptrdiff_t *stride);
 // A dense value as a view: pictures by their layout, everything else as rows of its last axis.
 struct tachy_view plan_view(const struct tachy_value *v);
-// Whether the elements lie one after the other in the order of the layout.
+// True if the elements are contiguous in the order of the layout.
 bool plan_is_dense(const struct tachy_view *v);
-// Whether channels-last and ONNX's order are the same bytes.
+// True if channels-last and ONNX's order give the same bytes.
 static inline bool plan_order_is_free(const struct tachy_value *v)
 {
     return v->rank == 4 && (v->shape[1] == 1 || v->shape[2] * v->shape[3] == 1);
 }
-// Whether a node gives numbers another type where they lie: their shape and layout stay.
+// True if a node changes the numbers' type in place: shape and layout stay.
 static inline bool plan_changes_type(const struct tachy_node *n)
 {
     return n->op == TACHY_OP_RESHAPE && tachy_value_same_shape(n->in[0], n->out) && n->in[0]->nhwc == n->out->nhwc;

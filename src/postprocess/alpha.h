@@ -10,18 +10,18 @@
 #include <tachy/frame.h>
 #include <tachy/result.h>
 
-// Brings masks to frame size, one row of alpha (0..255) at a time. One object a thread.
+// Scales masks to frame size, one row of alpha (0..255) at a time. Use one object per thread.
 //
-// A mask pixel lies at the centre of its share of the region; between centres the mask is
-// interpolated linearly, outside of the outer centres its edge is repeated. Interpolation
-// keeps seven bits below the mask's steps, so that a wide stretch shows no stairs; then the
-// probability goes through `struct tachy_curve`. Pixels outside of every region are 0.
+// A mask pixel lies at the centre of its share of the region. Between centres the mask is interpolated linearly; beyond
+// the outer centres its edge is repeated. Interpolation keeps seven bits below the mask's steps, so that strong
+// enlargement shows no steps; then the probability goes through `struct tachy_curve`. Pixels outside every region are
+// 0.
 
 // Builds the table of outputs first .. first + n - 1 of a stretch of `src` inputs, where
 // output i lies at input (i + 0.5) * scale - 0.5. Frees what the table held before.
 int tachy_stretch_build(struct tachy_stretch *t, int src, double scale, int first, int n);
 void tachy_stretch_free(struct tachy_stretch *t);
-// The same for a single position: index 0..src-1 and weight 0..32767 of the next input.
+// As above, for a single position: index 0..src-1 and weight 0..32767 of the next input.
 int tachy_stretch_at(double pos, int src, int *frac);
 
 // Ramp of width `feather` around `threshold`, both in probability 0..1.
@@ -39,7 +39,7 @@ struct tachy_alpha_eye {
 bool tachy_alpha_eye_set(struct tachy_alpha_eye *e, const struct tachy_mask *m, const struct tachy_refine *f);
 // Sets x0 .. y1; false: no pixel of the frame lies in the region.
 bool tachy_alpha_clip(struct tachy_alpha_eye *e, int width, int height);
-// Where the columns x0 .. x1 - 1 of the frame lie in the mask. Frees what the table held before.
+// Computes the mask positions of frame columns x0 .. x1 - 1. Frees the table's old content.
 int tachy_alpha_across(struct tachy_stretch *t, const struct tachy_alpha_eye *e);
 // The mask row above frame row y, and the weight of the next one in 1/32768.
 int tachy_alpha_down(const struct tachy_alpha_eye *e, int y, int *frac);

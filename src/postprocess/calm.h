@@ -15,9 +15,9 @@ struct tachy_calm {
 };
 void tachy_calm_free(struct tachy_calm *c);
 
-// Calms the points of a frame's regions where they are, and makes each region the box of its calmed points. `nb` up to
-// TACHY_MAX_FOLLOWED regions with a number each; what is known of a number that is not among them is forgotten. `seconds`
-// since the frame before. A speed of 1 is the longer side of the region in a second. TACHY_ERR_NOMEM.
+// Calms the points of a frame's regions in place, and makes each region the box of its calmed points. At most
+// TACHY_MAX_FOLLOWED regions, each with a number; state of numbers that are not among them is dropped. `seconds` since
+// the previous frame. A speed of 1 is the longer side of the region per second. TACHY_ERR_NOMEM.
 int tachy_calm_run(struct tachy_calm *c, const struct tachy_one_euro *f, struct tachy_region *regions, int nb, double seconds);
 
 // The state as bytes, which another process of the same build takes; *data is for free(). TACHY_ERR_NOMEM.

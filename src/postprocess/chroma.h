@@ -6,13 +6,13 @@
 struct tachy_ycbcr tachy_ycbcr(const double rgb[3], int matrix); // rgb: 0..1
 // The matrix that the rows of this frame follow (H.273).
 int tachy_chroma_matrix(const tachy_frame *f);
-// Where samples of subsampled chroma lie, as tagged or, untagged, as players take it: between the two pixels of a row rather
-// than at the left one, and at the upper of two rows rather than between them.
+// Position of subsampled chroma samples, as tagged, or as players assume if untagged: between the two pixels of a row
+// rather than at the left one, and at the upper of two rows rather than between them.
 struct tachy_chroma_site {
     bool centre, top;
 };
 struct tachy_chroma_site tachy_chroma_site(const tachy_frame *f);
-// Where chroma lies: the second plane, or the only one.
+// The chroma plane: the second plane, or the only one.
 struct tachy_plane tachy_chroma_plane(const tachy_frame *f);
 
 // Luma of row y, f->width values.

@@ -7,10 +7,10 @@
 #include <tachy/frame.h>
 #include <tachy/result.h>
 
-// From a decoded frame and its mask to the output picture, in the decoder's own pixel
-// format. The mask is brought to frame size row by row on the fly; a pixel whose alpha says
-// "unchanged" keeps the decoded value exactly. Where alpha is between, the decoded value holds some of what lies behind
-// the person; with `foreground` the person's own colour is estimated there and composited instead, or the network gives it.
+// From a decoded frame and its mask to the output picture, in the decoder's own pixel format. The mask is scaled to
+// frame size row by row on the fly; a pixel whose alpha means "unchanged" keeps the decoded value exactly. At
+// intermediate alpha the decoded value contains some of the background. With `foreground` the person's own colour is
+// estimated there, or given by the network, and composited instead.
 
 enum tachy_mode {
     TACHY_MODE_MASK,    // grey: alpha as luma (full 0..255 in GRAY8; the stream's range in YUV)
@@ -46,15 +46,15 @@ struct tachy_composite_params {
 int tachy_composite_output(const struct tachy_composite_params *p,
                            const struct tachy_video_info *in, struct tachy_video_info *out);
 
-// Keeps line buffers and tables: one object a thread.
+// Keeps line buffers and tables: use one object per thread.
 typedef struct tachy_composite tachy_composite;
 int tachy_composite_open(tachy_composite **out, const struct tachy_composite_params *p);
 
-// Sets the limits on alpha for later runs, which `b` must outlive; NULL: the masks alone.
+// Sets the limits on alpha for later runs, which `b` must outlive; NULL: only the masks.
 void tachy_composite_bound(tachy_composite *c, const struct tachy_bounds *b);
 
-// Sets colours that a network gives, one for each of `n` eyes, for later runs; 0: there are none. Soft edges show them where the
-// parameters show people's own colours. `g` must outlive the runs.
+// Sets the colours given by a network, for each of `n` eyes, for later runs; 0: none. Soft edges show them if the
+// parameters ask for people's own colours. `g` must outlive the runs.
 void tachy_composite_give(tachy_composite *c, const struct tachy_given *g, int n);
 
 // Writes every pixel of `out` (writable, of the format and size that output() said for this
@@ -78,8 +78,8 @@ int tachy_composite_planes(tachy_composite *c, const tachy_frame *in, struct tac
 int tachy_composite_json(tachy_composite *c, const tachy_frame *in, struct tachy_result *r,
                          const struct tachy_refine *refine, double time_s, const char **line);
 
-// Writes the line from a picture of alpha, 0..255 at the frame's size; seven bytes behind its last row can be read,
-// whatever they hold. Its low bits change. Of `in` all but the pixels is read.
+// Writes the line from a picture of alpha, 0..255 at the frame's size; seven bytes after its last row must be readable,
+// with any content. Overwrites its low bits. Of `in` everything but the pixels is read.
 int tachy_composite_json_of(tachy_composite *c, const tachy_frame *in, struct tachy_result *r, uint8_t *alpha,
                             ptrdiff_t stride, double time_s, const char **line);
 

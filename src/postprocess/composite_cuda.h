@@ -28,10 +28,10 @@ struct tachy_composite_cuda_item {
     cuda_address counted; // uint32_t that the number of pixels with alpha >= 128 is added to; 0: none
 };
 
-// Whether frames of this format are taken.
+// True if frames of this format are supported.
 bool tachy_composite_cuda_takes(const struct tachy_composite_params *p, enum tachy_pix format);
 
-// What the luma's kernel takes for n frames like this one of R'G'B', into rows of `stride` bytes: all but addresses.
+// The luma kernel's arguments for n R'G'B' frames like this one, into rows of `stride` bytes: everything but addresses.
 struct tachy_cuda_luma tachy_luma_cuda_of(const tachy_frame *f, int n, int64_t stride);
 
 // Keeps tables and scratch on the GPU from call to call: one object a stream, used by one thread at a

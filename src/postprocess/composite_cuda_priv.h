@@ -9,7 +9,7 @@ enum { BATCH = TACHY_CUDA_COMPOSITE_FRAMES, TABLES = 96, COLUMNS = TACHY_CUDA_CO
 
 typedef struct tachy_composite_cuda_item item;
 
-// Which way a table leads, and what it is of.
+// Axis of a table, and the picture that it is for.
 enum { MASK_ACROSS, MASK_DOWN, BLUR_ACROSS, BLUR_DOWN };
 struct key {
     int kind, chroma; // of the above
@@ -57,7 +57,7 @@ int tachy_composite_cuda_launched(struct tachy_composite_cuda *c, int status);
 // Alpha as bytes, one picture an address; counts are added to. `strength`: 0..255, that it is scaled by.
 int tachy_composite_cuda_alpha(struct tachy_composite_cuda *c, const item *it, int n, int strength,
                                const cuda_address at[], int64_t stride);
-// Composites masks and refinements alone, in one launch.
+// Composites only masks and refinements, in one launch.
 int tachy_composite_cuda_flat(struct tachy_composite_cuda *c, const item *it, int n, int strength,
                               const cuda_address at[], int64_t stride);
 // composite_cuda_edges.c: the same of frames whose alpha takes more than that.
@@ -83,7 +83,7 @@ int tachy_composite_cuda_any(struct tachy_composite_cuda *c, const item *it, int
 int tachy_composite_cuda_any_alpha(struct tachy_composite_cuda *c, const item *it, int n);
 // Finds a component: returns its plane, and sets its place among the samples of a position there.
 int tachy_composite_cuda_place(enum tachy_pix f, int component, int *sample);
-// composite_cuda_front.c: frames with people's own colours, where the parameters ask for them.
+// composite_cuda_front.c: frames with people's own colours, if the parameters ask for them.
 struct tachy_composite_cuda_front {
     tachy_frame frame[BATCH]; // that are shown
     cuda_address scratch[BATCH];
@@ -91,7 +91,7 @@ struct tachy_composite_cuda_front {
 bool tachy_composite_cuda_fronts(const struct tachy_composite_cuda *c);
 // Sets *s, with addresses of what is to be made; else the items' own frames. TACHY_ERR_NOMEM.
 int tachy_composite_cuda_front_place(struct tachy_composite_cuda *c, const item *it, int n, struct tachy_composite_cuda_front *s);
-// Whether the frame itself is shown where alpha is 255, so that only the rest needs to be made for blend.
+// True if the frame itself is shown where alpha is 255, so that blend needs only the other pixels.
 bool tachy_composite_cuda_front_sparse(const struct tachy_composite_cuda *c);
 // Makes them, with the frames' alpha. `sparse`: as said before.
 int tachy_composite_cuda_front(struct tachy_composite_cuda *c, const item *it, int n, const struct tachy_composite_cuda_front *s,

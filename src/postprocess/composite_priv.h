@@ -65,7 +65,7 @@ void tachy_blur_measure(struct tachy_blur *b, const tachy_frame *f, float share)
 int tachy_blur_across(const struct tachy_blur *b, bool chroma, struct tachy_stretch *t);
 int tachy_blur_down(const struct tachy_blur *b, bool chroma, int y, int *frac);
 
-// One frame with the person's own colours around soft edges: without what the picture mixes in from behind (estimated), and
+// One frame with the person's own colours around soft edges: without the background mixed into them (estimated), and
 // without the light of a screen (spill).
 struct tachy_front {
     const struct tachy_post_kernels *k;
@@ -91,15 +91,15 @@ struct tachy_front_from {
     int nb_given;
     const struct tachy_ycbcr *spill; // chroma of the screen whose light is taken out; NULL: there is none
 };
-// Makes f->frame, valid until the next call. `alpha`: the frame's, rows of `stride` bytes, of which the one past the last
-// column is written. TACHY_ERR_NOMEM.
+// Makes f->frame, valid until the next call. `alpha`: of the frame, with rows of `stride` bytes; the byte after the
+// last column is overwritten. TACHY_ERR_NOMEM.
 int tachy_front_make(struct tachy_front *f, const tachy_frame *in, uint8_t *alpha, ptrdiff_t stride,
                      const struct tachy_front_from *from);
 // Alpha of the pixels of row y of a plane; valid until the next call.
 const uint8_t *tachy_front_alpha(struct tachy_front *f, int plane, int y, const uint8_t *alpha, ptrdiff_t stride);
 // Takes the screen's hue out of the colours of f->frame, most of all next to its edge. TACHY_ERR_NOMEM.
 int tachy_despill(struct tachy_front *f, const struct tachy_ycbcr *screen, const uint8_t *alpha, ptrdiff_t stride);
-// How far inside the edge that ends, in cells of 4 pixels.
+// Depth inside the edge where that ends, in cells of 4 pixels.
 float tachy_despill_depth(int height);
 void tachy_front_free(struct tachy_front *f);
 
@@ -122,7 +122,7 @@ struct tachy_alpha_out {
     uint16_t alpha10[256]; // 8-bit alpha to 10 bits
 };
 int tachy_alpha_out_prepare(struct tachy_alpha_out *o, const tachy_frame *f, enum tachy_pix to);
-// Rows y and (for 4:2:0, if there is one) y + 1 of the picture; alpha: one row each.
+// Rows y and (for 4:2:0, if it exists) y + 1 of the picture; alpha: one row each.
 void tachy_alpha_out_rows(struct tachy_alpha_out *o, const tachy_frame *f, int y, int rows,
                           const uint8_t *const alpha[2], uint8_t *const dst[4],
                           const ptrdiff_t stride[4]);

@@ -8,7 +8,7 @@
 // picture of a batch at a time. A decoder is constant once it is open; its scratch is one thread's.
 typedef struct tachy_decoder tachy_decoder;
 
-// What a decoder reads and where its findings go.
+// Input of a decoder and place for its findings.
 struct tachy_decoder_frame {
     const struct tachy_tensor *out; // of the model, in its order; host memory
     int item;                       // picture of the batch, below `batch` of tachy_decoder_open()
@@ -16,8 +16,8 @@ struct tachy_decoder_frame {
     struct tachy_region *about;     // the region that the network saw, a copy of the list's; boxes do not need it
 };
 
-// Holds the card's decoder against the model: names, number types and shapes. TACHY_ERR_MISMATCH and one
-// sentence that names what differs; TACHY_ERR_NOMEM. `card` must outlive the decoder. `batch`: pictures in a run.
+// Checks the card's decoder against the model: names, number types and shapes. TACHY_ERR_MISMATCH, with one sentence
+// that names the difference; TACHY_ERR_NOMEM. `card` must outlive the decoder. `batch`: pictures per run.
 int tachy_decoder_open(tachy_decoder **out, const struct tachy_card *card, const struct tachy_card_decoder *decoder,
                       const struct tachy_io *io, int nb_io, int batch, const struct tachy_log *log);
 void tachy_decoder_close(tachy_decoder **d);

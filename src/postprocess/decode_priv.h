@@ -12,12 +12,12 @@ struct decode_part {
     int64_t rows, cols; // of one picture
 };
 
-// What a row of boxes became, in pixels of the network's picture.
+// Decoded boxes, in pixels of the network's picture.
 struct decode_boxes {
     float (*box)[4]; // x0, y0, x1, y1
     float *score;
     int32_t *class_id;
-    int64_t *row;    // where it came from: of all levels
+    int64_t *row;    // original row, counted over all levels
     int nb;
     int32_t *kept, *order;
 };

@@ -25,8 +25,8 @@ void tachy_edges_size(const tachy_frame *f, const struct tachy_rect *region, int
 int tachy_edges_fit(struct tachy_edges *s, struct tachy_refine *to, const tachy_frame *f, const struct tachy_mask *mask);
 void tachy_edges_free(struct tachy_edges *s);
 
-// Of r->width x r->height cells of r->cell pixels, from (e->x0, e->y0) on: the mean of the samples of a frame's component (Y U
-// V, R G B; 0 if it has none) in each marked cell, 0..1, `marks` NULL: in all; and the mask in the middle of each, 0..1.
+// For r->width x r->height cells of r->cell pixels, starting at (e->x0, e->y0): the mean of a frame's component (Y U V,
+// R G B; 0 if it has none) in each marked cell, 0..1 (`marks` NULL: in all), and the mask in the middle of each, 0..1.
 void tachy_edges_means(const struct tachy_refine *r, const struct tachy_alpha_eye *e, const tachy_frame *f, int component,
                        float *to, const uint8_t *marks);
 void tachy_edges_alpha(const struct tachy_refine *r, const struct tachy_alpha_eye *e, const struct tachy_mask *m, float *to);

@@ -2,8 +2,9 @@
 #include "base/cpu.h"
 #include "postprocess/edges.h"
 
-// What the files of edges share: operations on blocks of floats at any address, in functions that TACHY_CPU_BEST compiles for
-// each instruction set. As a type of vectors each line is an instruction or two, also where planes may overlap.
+// Shared by the files of edges: operations on blocks of floats at any address, in functions that TACHY_CPU_BEST
+// compiles for each instruction set. With a vector type each line is an instruction or two, even where planes may
+// overlap.
 
 #define INLINE static inline __attribute__((always_inline)) // into the function of each instruction set
 

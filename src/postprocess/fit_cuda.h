@@ -4,10 +4,10 @@
 
 #include <tachy/frame.h>
 
-// A picture of 8-bit 4:2:0 or 4:4:4 brought to another size, and if that is needed to another matrix, range and
-// depth, on a GPU: what tachy_convert_frame() does on the CPU, for pictures that come frame by frame (a video behind).
-// By the same filter: along an axis that grows it is bilinear, else the mean of what a sample covers, and chroma counts
-// as lying in the middle of its pixels.
+// Scales an 8-bit 4:2:0 or 4:4:4 picture on a GPU, and converts its matrix, range and depth if needed: what
+// tachy_convert_frame() does on the CPU, for pictures that come frame by frame (a background video). Same filter:
+// bilinear along an axis that grows, else the mean of what a sample covers; chroma is taken to lie in the middle of its
+// pixels.
 struct tachy_fit_cuda_params {
     struct tachy_memory *memory; // whose `place` is the GPU's; must outlive the object
     enum tachy_mem mem;
@@ -15,8 +15,8 @@ struct tachy_fit_cuda_params {
     const struct tachy_log *log; // NULL: silent; must outlive the object
 };
 
-// Whether `from` can become a picture of the format, size and colours of `to`; places and pixels are not looked at.
-// False also in a build without kernels.
+// True if `from` can be converted to the format, size and colours of `to`; memory and pixels are ignored. False also in
+// a build without kernels.
 bool tachy_fit_cuda_takes(const tachy_frame *from, const tachy_frame *to);
 
 // Keeps tables and scratch on the GPU: one object a stream, used by one thread at a time whose current context is

@@ -3,9 +3,9 @@
 
 #include <tachy/result.h>
 
-// Where a network is to look closer: a steady region around each person, which is framed like a camera operator does.
-// No network is run here. When a look is due, a caller finds the people in the frame and says where they are. In the
-// order of the stream; one thread at a time.
+// Regions that a network shall look at more closely: a steady view around each person, framed as a camera operator
+// would. Runs no network: when a look is due, the caller finds the people in the frame and passes their positions. In
+// stream order; one thread at a time.
 
 enum { TACHY_FOCUS_MOST = 3 }; // people with a region of their own
 
@@ -21,7 +21,7 @@ struct tachy_focus {
     struct tachy_focused {
         struct tachy_focus_box person; // when last looked at
         struct tachy_focus_box view;   // the region of this frame
-        struct tachy_focus_box goal;   // where the view goes from frame to frame
+        struct tachy_focus_box goal;   // target of the view, which moves towards it frame by frame
         bool seen;                     // in this look
     } one[TACHY_FOCUS_MOST];
     bool crowd; // there are more than these
@@ -34,12 +34,12 @@ struct tachy_focus {
     int looks;  // since the beginning or the last cut
 };
 void tachy_focus_begin(struct tachy_focus *f, int width, int height);
-// Whether bytes that were read back from a file are a state: numbers are finite and boxes within the frame.
+// True if bytes read from a file form a valid state: finite numbers, and boxes within the frame.
 bool tachy_focus_sound(const struct tachy_focus *f);
 // A cut: nothing is known any more.
 void tachy_focus_cut(struct tachy_focus *f);
 
-// Once a frame, first: whether the caller is to look at it.
+// Call once per frame, first: true if the caller shall look at it.
 bool tachy_focus_due(struct tachy_focus *f);
 // Before tachy_focus_due(), for a frame whose picture has changed at a view's edge: the next look is now, unless the last one
 // was a moment ago. Early looks that find nobody moved, for instance while the camera pans, become rarer.
@@ -51,16 +51,16 @@ bool tachy_focus_knows(const struct tachy_focus *f, const struct tachy_focus_box
 void tachy_focus_found(struct tachy_focus *f, const struct tachy_focus_box *person);
 void tachy_focus_looked(struct tachy_focus *f);
 
-// Once a frame, last: views move on, and the parts of the frame that the network is to see are `part`, the whole frame
-// first if it is one of them. Returns how many; 0: the whole frame alone.
+// Call once per frame, last: moves the views, and stores in `part` the parts of the frame for the network, the whole
+// frame first if it is one of them. Returns their number; 0: only the whole frame.
 int tachy_focus_parts(struct tachy_focus *f, struct tachy_rect part[TACHY_FOCUS_MOST + 1]);
 // The last look found nobody.
 static inline bool tachy_focus_nobody(const struct tachy_focus *f) { return f->looks && !f->nb; }
 
 // ---- A search ----
 
-// Tile `i` of a level: 1 is the whole frame; the tiles of level n have about 1/n of its height and overlap. false: the
-// level has not so many.
+// Tile `i` of a level: 1 is the whole frame; the tiles of level n overlap and have about 1/n of its height. False: the
+// level has fewer tiles.
 bool tachy_focus_tile(const struct tachy_focus *f, int level, int i, struct tachy_focus_box *tile);
 int tachy_focus_tiles(const struct tachy_focus *f, int level); // how many it has
 

@@ -1,9 +1,9 @@
 #pragma once
 #include "postprocess/regions.h"
 
-// Things that keep their number from frame to frame. A thing is looked for where it was: its points of one frame give the
-// crop of the next. A detector is asked only when something may be missing. No network is run here: a caller asks for
-// the crops of a frame, runs its networks on them and hands in what it found. In the order of the stream.
+// Follows things that keep their number from frame to frame. A thing is searched for near its last position: its points
+// in one frame give the crop of the next. A detector is needed only when something may be missing. Runs no network: the
+// caller asks for the crops of a frame, runs its networks on them and passes in the results. In stream order.
 
 enum { TACHY_MAX_FOLLOWED = 32 };
 
@@ -12,7 +12,7 @@ struct tachy_follow_params {
     int width, height;    // of the frame: a thing that leaves it is lost; 0: there is room everywhere
     int every;            // frames after which the detector looks for more, while there are fewer than `most`; 0: 15
     float overlap;        // intersection over union with a followed thing from which a detection is that thing; 0: 0.5
-    int told;             // points of a thing that are told; those behind serve the next crop only; 0: all
+    int told;             // points of a thing that are reported; later ones only serve the next crop; 0: all
     float threshold;      // score of the second network below which a thing is lost; 0: 0.5
     struct tachy_crop detected; // from a detection to its crop
     struct tachy_crop followed; // from the points' box to the next crop
@@ -31,14 +31,14 @@ struct tachy_follow {
 // Everything is forgotten but the numbers: a cut, a seek.
 void tachy_follow_reset(struct tachy_follow *f);
 
-// Whether the detector is to look at this frame, given what is followed.
+// True if the detector shall look at this frame, given the followed things.
 bool tachy_follow_wants_detector(const struct tachy_follow *f, const struct tachy_follow_params *p);
-// What the detector found in this frame: new things are followed, in the order given.
+// Takes the detector's findings in this frame: new things are followed, in the order given.
 void tachy_follow_detected(struct tachy_follow *f, const struct tachy_follow_params *p,
                            const struct tachy_region *found, int nb);
-// What the second network found in thing `i`'s crop: `r` has its points on the frame and its score. The region becomes the
-// box of the points that are told, with the thing's number, and the crop of the next frame is planned. False: the thing is
-// lost and `r` is nothing.
+// Takes the second network's result for thing `i`'s crop: `r` has its points on the frame and its score. The region
+// becomes the box of the reported points, with the thing's number, and the next frame's crop is planned. False: the
+// thing is lost and `r` is invalid.
 bool tachy_follow_update(struct tachy_follow *f, const struct tachy_follow_params *p, int i, struct tachy_region *r);
 // Ends a frame: what was lost goes, and of two that cover the same the younger one.
 void tachy_follow_end(struct tachy_follow *f, const struct tachy_follow_params *p);

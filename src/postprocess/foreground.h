@@ -2,9 +2,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// The colours of the person and of what lies behind, where both are mixed: what ref/ref_foreground.h defines, in single
-// precision. Where alpha is 0 or 1 all around, on the larger sizes, nothing is solved: the picture's colour is the one
-// that shows, and the other one is what the size before has.
+// The colours of the person and of the background where both are mixed, as ref/ref_foreground.h defines them, in single
+// precision. On the larger sizes nothing is solved where alpha is 0 or 1 all around: the visible colour is the
+// picture's, and the other is taken from the size before.
 
 // Memory that is kept from frame to frame. {0} is empty. One thread at a time.
 struct tachy_foreground {

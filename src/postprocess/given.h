@@ -1,8 +1,8 @@
 #pragma once
 #include "postprocess/mask.h"
 
-// The person's own colours as a network gives them beside alpha. They are kept as what they add to the picture that the
-// network saw: the sum with the frame's pixels keeps detail that the network did not see.
+// The person's own colours from a network, beside alpha. They are stored as differences from the picture that the
+// network saw: added to the frame's pixels, they keep detail that the network did not see.
 
 enum { TACHY_GIVEN_UNIT = 64 }; // of 1/255 of the colours' range
 
@@ -13,7 +13,7 @@ struct tachy_given {
     struct tachy_rect region; // frame pixels that it covers, as stored
 };
 
-// Whether `fore` is a picture of three channels, float32 or float16, with the extents of the card's input.
+// True if `fore` has three channels, float32 or float16, and the extents of the card's input.
 bool tachy_given_fits(const struct tachy_card *card, const struct tachy_tensor *fore);
 // The extents of what is made of a picture at `pl` in the network's input.
 void tachy_given_size(const struct tachy_card *card, const struct tachy_placement *pl, int rotation, int *width, int *height);
@@ -27,7 +27,7 @@ void tachy_given_join(int16_t *whole, int width, int height, int frame_width, in
 // Row y of the frame, in frame pixels from the upper edge of the picture: r, g and b between the rows of the planes, `width`
 // numbers each and the last one again.
 void tachy_given_row(const struct tachy_given *g, float y, float *rgb[3]);
-// Where frame column x lies between the columns of such a row.
+// Position of frame column x between the columns of such a row.
 static inline float tachy_given_at(const float *row, const struct tachy_given *g, float x)
 {
     float at = (x - (float)g->region.x) * (float)g->width / (float)g->region.w - 0.5f;

@@ -3,9 +3,8 @@
 #include "ref/ref_key.h"
 #include "ref/ref_post.h"
 
-// The row operations in the versions of one instruction set. What each computes is written
-// at its twin in ref/ref_post.h or ref/ref_key.h. All buffers may start at any address; only as much is
-// written as the twin writes.
+// The row operations for one instruction set. Their twins in ref/ref_post.h and ref/ref_key.h define what they compute.
+// Buffers may start at any address; exactly the bytes that the twin writes are written.
 struct tachy_post_kernels {
     enum tachy_isa isa;
     void (*lerp_u8)(int16_t *dst, const uint8_t *a, const uint8_t *b, int frac, int n);
@@ -40,8 +39,8 @@ struct tachy_post_kernels {
     void (*recip)(float *v, int n);
 };
 
-// `name`: "c", "avx2", "avx512", "neon"; NULL: the best for this processor. NULL if the
-// name is unknown or does not run here.
+// `name`: "c", "avx2", "avx512", "neon"; NULL: the best for this processor. Returns NULL if the name is unknown or does
+// not run here.
 const struct tachy_post_kernels *tachy_post_kernels(const char *name);
 
 // Each replaces in *k what it has a better version of.

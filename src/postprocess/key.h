@@ -4,15 +4,16 @@
 
 #include <tachy/frame.h>
 
-// A chroma keyer: how much of each pixel is not the screen, from its chroma alone, at the frame's own size and in its own
-// pixel format.
+// A chroma keyer: computes from a pixel's chroma how much of it is not the screen, at the frame's own size and in its
+// own pixel format.
 //
-// Colour difference (P. Vlahos, US 3595987), in the form that takes a key of any hue, on chroma (F. van den Bergh and
-// V. Lalioti, "Software chroma keying in an immersive virtual environment", South African Computer Journal 24, 1999):
-// with the chroma plane turned so that the screen lies on the positive x axis at x = strength,
-//   share of the screen = (x - |z| * tan 30 degrees) / strength, alpha = (1 - share - black) / (white - black), 0..1.
-// Chroma of grey is 0, so a pixel that is grey by a and screen by 1 - a gets alpha a exactly. The angle is that of the
-// classic G - max(R, B). Subsampled chroma is brought to luma's size linearly, at the stream's siting.
+// Colour difference (P. Vlahos, US 3595987), for a key of any hue, on chroma (F. van den Bergh and V. Lalioti,
+// "Software chroma keying in an immersive virtual environment", South African Computer Journal 24, 1999). The chroma
+// plane is turned so that the screen lies on the positive x axis at x = strength; then
+// share of the screen = (x - |z| * tan 30 degrees) / strength,
+// alpha = (1 - share - black) / (white - black), 0..1.
+// Chroma of grey is 0, so a pixel that is a grey and 1 - a screen gets alpha a exactly. The angle is that of the
+// classic G - max(R, B). Subsampled chroma is interpolated linearly to luma's size, at the stream's siting.
 
 // A colour: luma 0..1, chroma -0.5..0.5.
 struct tachy_ycbcr {
@@ -21,7 +22,7 @@ struct tachy_ycbcr {
 
 enum tachy_key_hue { TACHY_KEY_ANY, TACHY_KEY_GREEN, TACHY_KEY_BLUE };
 
-// What screens of this hue, not ANY, are sold as; `matrix`: H.273.
+// The usual colour of screens of this hue (not ANY); `matrix`: H.273.
 struct tachy_ycbcr tachy_key_screen(enum tachy_key_hue hue, int matrix);
 
 enum { TACHY_KEY_COLORS = 8 };
@@ -43,7 +44,7 @@ bool tachy_key_color_of(struct tachy_ycbcr *c, uint32_t rgba, const tachy_frame 
 // TACHY_ERR_NOMEM.
 int tachy_key_find(struct tachy_ycbcr *c, enum tachy_key_hue hue, const tachy_frame *f, bool *found);
 
-// Rows of alpha of one frame after another. One object a thread; {0} is one.
+// Produces a frame's rows of alpha in order. Use one object per thread; {0} is valid.
 struct tachy_key_rows {
     const struct tachy_chroma_key *key;
     const tachy_frame *frame;

@@ -1,8 +1,9 @@
 #pragma once
 #include "base/base.h"
 
-// A network's map of logits as a mask of a picture: the map is brought to the picture's size by bilinear interpolation, as
-// PyTorch's without aligned corners, and the mask is where it is above 0. The picture of logits itself is never made.
+// Converts a network's map of logits to a mask of a picture: the map is interpolated bilinearly to the picture's size,
+// as PyTorch without aligned corners, and the mask is set where the value is above 0. The full-size logits are never
+// stored.
 
 // One axis: between which numbers of a map each pixel lies.
 struct tachy_logits_axis {
@@ -29,10 +30,11 @@ struct tachy_logits_counts {
 void tachy_logits_count(const struct tachy_logits *map, const struct tachy_logits_axis *x, const struct tachy_logits_axis *y, float offset,
                         float *row, struct tachy_logits_counts *to);
 
-// What a part has to hold, so that the mask can be painted from it.
+// The part of the map from which the mask can be painted.
 struct tachy_logits tachy_logits_needed(const struct tachy_logits_counts *c, const struct tachy_logits_axis *x,
                                         const struct tachy_logits_axis *y);
-// The pixels x0..x1, y0..y1 as 255 in the mask and 0 beside it, in rows without gaps. `row`: scratch of x->from floats.
+// Sets the mask's pixels x0..x1, y0..y1 to 255 inside and 0 outside, in rows without gaps. `row`: scratch of x->from
+// floats.
 void tachy_logits_paint(const struct tachy_logits *part, const struct tachy_logits_axis *x, const struct tachy_logits_axis *y,
                         const struct tachy_logits_counts *c, float *row, uint8_t *to);
 

@@ -8,15 +8,15 @@
 
 // From a model's output tensor to a soft mask, and what is done to masks at their own size.
 
-// How the output of a segmentation network is read; from the model card.
+// How to read the output of a segmentation network; from the model card.
 struct tachy_mask_spec {
     enum tachy_output_meaning meaning;
     int channel;              // of the person, for several channels
     enum tachy_layout layout; // of a rank 3 or 4 output
 };
 
-// Extents of the tensor's picture (upright, letterbox included). TACHY_ERR_MISMATCH where
-// the shape does not fit the spec.
+// Extents of the tensor's picture (upright, including the letterbox). TACHY_ERR_MISMATCH if the shape does not fit the
+// spec.
 int tachy_mask_extent(const struct tachy_mask_spec *spec, const struct tachy_tensor *t, int *width,
                       int *height);
 
@@ -25,10 +25,9 @@ int tachy_mask_extent(const struct tachy_mask_spec *spec, const struct tachy_ten
 void tachy_mask_size(int tensor_width, int tensor_height, const struct tachy_placement *pl,
                      int rotation, int *width, int *height);
 
-// Probability of a person, 0..255 (rounded), cut to the placement, turned back by `rotation`
-// (and `flip`) so that it lies as the stored frame does. NaN counts as 0.
-// `pl` is in pixels of the tensor (already scaled where the output is smaller than the
-// input); NULL: all of it.
+// Probability of a person, 0..255 (rounded), cropped to the placement, and turned back by `rotation` (and `flip`) to
+// the orientation of the stored frame. NaN counts as 0. `pl` is in pixels of the tensor (already scaled if the output
+// is smaller than the input); NULL: all of it.
 int tachy_mask_from_tensor(const struct tachy_mask_spec *spec, const struct tachy_tensor *t,
                            const struct tachy_placement *pl, int rotation, bool flip, uint8_t *dst,
                            ptrdiff_t stride);
@@ -43,10 +42,9 @@ void tachy_mask_joined_size(int frame_width, int frame_height, int *width, int *
 // which lies inside the frame. It replaces what is there, and fades into it at those edges of the region that are not the frame's.
 void tachy_mask_join(uint8_t *whole, int width, int height, int frame_width, int frame_height, const struct tachy_mask *part);
 
-// Luma of a frame's region at mask size, area-averaged, as stored (0..255,
-// 10-bit scaled down; RGB: BT.709 weights): the guide of smoothing and refining.
-// Where a mask pixel is more than 1022 frame pixels wide, only the region's middle counts.
-// TACHY_ERR_INVAL if the region is empty or leaves the frame, TACHY_ERR_UNSUPPORTED: a GPU's.
+// Luma of a frame's region at mask size, area-averaged, as stored (0..255, 10-bit scaled down; RGB: BT.709 weights):
+// the guide for smoothing and refining. If a mask pixel is more than 1022 frame pixels wide, only the region's middle
+// counts. TACHY_ERR_INVAL: the region is empty or leaves the frame; TACHY_ERR_UNSUPPORTED: a GPU frame.
 int tachy_luma_guide(const tachy_frame *f, const struct tachy_rect *region, uint8_t *dst,
                      ptrdiff_t stride, int width, int height);
 // The part of a region that counts, for a guide of this width.
@@ -59,8 +57,8 @@ int tachy_smooth_open(tachy_smooth **out, int width, int height, float strength)
 // Smooths `mask` in place. `discontinuity`: forget the past. `guide`: as above, same size.
 void tachy_smooth_apply(tachy_smooth *s, uint8_t *mask, ptrdiff_t stride, const uint8_t *guide,
                         ptrdiff_t guide_stride, bool discontinuity);
-// The state as bytes, for a run that goes on later on the same machine. save: `data` holds
-// tachy_smooth_state_size() bytes. load: TACHY_ERR_FORMAT if the bytes are none of such a state.
+// The state as bytes, for a run that is resumed later on the same machine. save: `data` holds tachy_smooth_state_size()
+// bytes. load: TACHY_ERR_FORMAT if the bytes are not such a state.
 size_t tachy_smooth_state_size(const tachy_smooth *s);
 void tachy_smooth_save(const tachy_smooth *s, void *data);
 int tachy_smooth_load(tachy_smooth *s, const void *data, size_t size);
@@ -69,17 +67,18 @@ struct tachy_smooth_seen {
     const uint8_t *mask, *guide;
     int64_t id;
 };
-// Smooths `mask`, which is seen[0].mask, once more from the n - 1 frames after it, the last of which is as far ahead as n says:
-// what tachy_smooth_apply() does, backwards in time. Of an object opened for this alone; its state is a memory of motion
-// between frames, which need not be saved. TACHY_ERR_NOMEM.
+// Smooths `mask`, which is seen[0].mask, once more from the n - 1 frames after it: as tachy_smooth_apply(), backwards
+// in time. The object must be opened only for this; its state is a memory of motion between frames, which need not be
+// saved. TACHY_ERR_NOMEM.
 int tachy_smooth_back(tachy_smooth *s, uint8_t *mask, const struct tachy_smooth_seen seen[], int n);
 void tachy_smooth_close(tachy_smooth **s);
 
 // Alpha as a linear function of the picture's colours, which composite evaluates on the frame's own rows. The planes belong
 // to the caller: width * height floats each.
 struct tachy_refine {
-    // cell 0, edge-aware upsampling guided by luma (refine.c): at mask size, mask = a * luma + b, both 0..255.
-    // cell > 0, solved in cells of so many pixels (edges.h): a three planes of slopes, b the offsets after them, 0..1.
+    // cell 0, edge-aware upsampling guided by luma (refine.c): at mask size, mask = a * luma + b, both 0..255. cell >
+    // 0, solved in cells of that many pixels (edges.h): a holds three planes of slopes, followed by b, the offsets,
+    // 0..1.
     float *a, *b;
     int width, height, cell;
 };

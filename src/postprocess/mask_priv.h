@@ -1,7 +1,7 @@
 #pragma once
 #include "postprocess/mask.h"
 
-// How a model's output is read and where its mask goes; shared by the versions for the CPU and for a GPU.
+// Reading of a model's output and placement of its mask; shared by the versions for the CPU and for a GPU.
 
 // A tensor as rows, columns and channels; steps in elements.
 struct mask_grid {
@@ -16,7 +16,7 @@ const float *mask_grid_row(const struct mask_grid *g, int64_t y, int64_t x, int6
 // Whole tensor pixels that hold picture: edges rounded to the nearest, never empty.
 struct tachy_rect mask_cut(int w, int h, const struct tachy_placement *pl);
 
-// Where the upright pixel (0, 0) goes, from the mask's first byte on, and the steps for x and y, in bytes.
+// Offset of the upright pixel (0, 0) from the mask's first byte, and the steps for x and y, in bytes.
 struct mask_turn {
     ptrdiff_t origin;
     ptrdiff_t x, y;
@@ -28,7 +28,7 @@ struct mask_turn mask_turn_back(int rotation, bool flip, int w, int h, ptrdiff_t
 
 enum { MASK_ONE = 256 }; // of the fixed-point weights
 
-// How a row or column of the whole is made of two neighbours of the part.
+// Interpolation of a row or column of the whole from two neighbours of the part.
 struct mask_sample {
     int at, frac; // the first one, and the weight of the next, 0..MASK_ONE
     int weight;   // of the part against what is there, 0..MASK_ONE
@@ -40,7 +40,7 @@ struct mask_axis {
     int from, extent, n, frame, whole;
 };
 
-// Of sample i of the whole; its centre lies in the part.
+// For sample i of the whole; its centre must lie in the part.
 struct mask_sample mask_sample_at(const struct mask_axis *a, int i);
 // The samples of the whole whose centres lie in the part: *first .. *end - 1.
 void mask_span(const struct mask_axis *a, int *first, int *end);

@@ -9,13 +9,13 @@ struct tachy_one_euro {
     double speed_cutoff; // Hz, of the speed itself; 0: 1
 };
 
-// Of one number. {0}: the first value passes as it is.
+// State for one number. {0}: the first value passes unchanged.
 struct tachy_one_euro_state {
     double value, speed;
     bool begun;
 };
 
-// What a step is the same in for all numbers of a frame.
+// Constants of one step, shared by all numbers of a frame.
 struct tachy_one_euro_turn {
     double angle;       // 2 pi times the seconds; 0 or less: values stay as they are
     double per_unit;    // of speed, by the way that a value goes

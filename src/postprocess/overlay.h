@@ -19,7 +19,7 @@ struct tachy_overlay_params { // {0} is valid
     struct tachy_bones bones; // drawn with the points; the text then leaves out values, which are many
 };
 
-// What is drawn for one frame. Memory is kept from frame to frame.
+// Shapes to draw on one frame. Memory is reused from frame to frame.
 struct tachy_shapes {
     struct tachy_shape *v;
     int nb, room;
@@ -32,7 +32,7 @@ int tachy_overlay_shapes(struct tachy_shapes *to, const struct tachy_overlay_par
                          const struct tachy_region *regions, int nb);
 // Copies the pixels of a frame into another of its format and size that can be written.
 void tachy_overlay_copy(const tachy_frame *in, tachy_frame *out);
-// Where the samples of planes of the format and size of `f` lie, for who draws himself.
+// Layout of the sample planes for the format and size of `f`, for callers that draw themselves.
 struct tachy_canvas tachy_overlay_canvas(const tachy_frame *f, uint8_t *const data[4], const ptrdiff_t stride[4]);
 // Tints what the masks of regions cover, those that have the frame's own pixels, before shapes are drawn.
 void tachy_overlay_tint(const struct tachy_region *regions, int nb, const tachy_frame *f, uint8_t *const data[4], const ptrdiff_t stride[4]);
@@ -42,8 +42,8 @@ void tachy_overlay_draw(const struct tachy_shapes *s, const tachy_frame *f, uint
 
 int tachy_shapes_add(struct tachy_shapes *to, const struct tachy_shape *s); // TACHY_ERR_NOMEM
 
-// Text as lines of the width and colour of `like`: (x, y) is the left end of the base line, `size` the height of capitals,
-// in pixels. What is no sign of ASCII becomes a small box. TACHY_ERR_NOMEM.
+// Converts text to lines with the width and colour of `like`: (x, y) is the left end of the base line, `size` the
+// height of capitals, in pixels. Non-ASCII characters become a small box. TACHY_ERR_NOMEM.
 int tachy_overlay_text(struct tachy_shapes *to, const char *text, const struct tachy_shape *like, float x, float y,
                        float size);
 float tachy_overlay_text_width(const char *text, float size);

@@ -4,13 +4,13 @@
 
 #include <tachy/frame.h>
 
-// A difference matte: what differs from a plate, a picture of the scene without people.
+// A difference matte: pixels that differ from a plate, a picture of the scene without people.
 //
-// Light: each frame = gain * plate + offset + noise, for luma and both chroma, is fitted to the pixels that agree, so that
-// the sun, an exposure or a white balance that follows the picture does not count. A pixel's distance is
-//   d = sqrt(mean over 3 x 3 pixels of the sum over the three of ((frame - gain * plate - offset) / noise)^2)
-// with the noise (a standard deviation) of those same pixels; alpha = (d / tolerance - LOW) / (HIGH - LOW), 0..1. Noise alone
-// has d = sqrt(3).
+// Light: each frame = gain * plate + offset + noise is fitted for luma and both chroma to the pixels that agree, so
+// that changes of sunlight, exposure and white balance do not count. A pixel's distance is
+// d = sqrt(mean over 3 x 3 pixels of the sum over the three of ((frame - gain * plate - offset) / noise)^2)
+// where noise is the standard deviation of those same pixels; alpha = (d / tolerance - LOW) / (HIGH - LOW), 0..1. Pure
+// noise has d = sqrt(3).
 
 struct tachy_plate {
     const tachy_frame *picture; // of the frame's format and size
@@ -19,10 +19,10 @@ struct tachy_plate {
     float tolerance;            // > 0; 1: as said above
 };
 
-// Sets gain, offset and noise. False: too little of the frame agrees with the plate, and light is left as it is.
+// Sets gain, offset and noise. False: too little of the frame agrees with the plate, and they are unchanged.
 bool tachy_plate_fit(struct tachy_plate *p, const tachy_frame *f);
 
-// Rows of alpha of one frame after another, downwards. One object a thread; {0} is one.
+// Produces a frame's rows of alpha from top to bottom. Use one object per thread; {0} is valid.
 struct tachy_plate_rows {
     const struct tachy_plate *plate;
     const tachy_frame *frame;

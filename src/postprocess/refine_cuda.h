@@ -24,7 +24,6 @@ struct tachy_refine_cuda {
     const struct tachy_log *log;
 };
 
-// Queues guides and, if there are masks, coefficients on `stream` and does not wait.
-// TACHY_ERR_INVAL: a region that is empty or leaves its frame. TACHY_ERR_UNSUPPORTED: RGB.
-// TACHY_ERR_UNAVAILABLE: this build has no kernels.
+// Queues guides and, if there are masks, coefficients on `stream` and does not wait. TACHY_ERR_INVAL: a region that is
+// empty or leaves its frame. TACHY_ERR_UNSUPPORTED: RGB. TACHY_ERR_UNAVAILABLE: this build has no kernels.
 int tachy_refine_cuda_run(const struct tachy_refine_cuda *r, const struct tachy_cu *cu, cuda_stream stream);

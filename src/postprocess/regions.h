@@ -27,7 +27,7 @@ int tachy_regions_save(const struct tachy_regions list[], int n, void **data, si
 // In place of what the lists have. TACHY_ERR_FORMAT, TACHY_ERR_NOMEM: they are empty.
 int tachy_regions_load(struct tachy_regions list[], int n, const void *data, size_t size);
 
-// How a rotated crop is made of a region, as detectors and landmark networks are joined.
+// Derives a rotated crop from a region, to pass from a detector to a landmark network.
 struct tachy_crop {
     int from, to;    // points whose direction says what is upright; equal: the region's own angle
     double angle;    // of that direction in an upright region, degrees clockwise: 0 for eyes, left to right

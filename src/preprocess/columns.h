@@ -15,6 +15,6 @@ size_t tachy_columns_bytes(const struct tachy_plan *plan, const struct tachy_cud
 void tachy_columns_fill(const struct tachy_plan *plan, const int row_bytes[2], struct tachy_cuda_pre_tables *c,
                         void *tables, cuda_address at);
 
-// Lines of a band for a launch, whose `rows` alone is not set: the fewest rounds of blocks over the chip, each as long
-// as its lines and a start that is worth two.
+// Lines of a band for a launch, whose only unset field is `rows`: minimises rounds of blocks over the chip, where each
+// takes as long as its lines plus a start that is worth two.
 int tachy_columns_band(const struct tachy_cuda_preprocess *l);

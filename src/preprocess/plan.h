@@ -5,7 +5,7 @@
 
 #include <tachy/preprocess.h>
 
-// What preprocess works out once for a (frame format, size, colour, view) and keeps.
+// Precomputed and cached by preprocess for each (frame format, size, colour, view).
 
 // Memory that only grows, so that rebuilding a plan of about the same size allocates nothing.
 struct tachy_growing {
@@ -30,8 +30,8 @@ struct tachy_axis {
 int tachy_taps_build(struct tachy_taps *t, struct tachy_growing *m, const struct tachy_axis *a,
                      bool columns, int lanes);
 
-// Where tensor pixels lie in the frame (pixel edges at integers, t = 0 at the left or upper
-// edge of the placed part of the tensor).
+// Maps tensor pixels to the frame (pixel edges at integers, t = 0 at the left or upper edge of the placed part of the
+// tensor).
 struct tachy_geometry {
     int px, py, pw, ph; // placed part of the tensor
     bool separable;     // lines and pixels of a line follow the frame's axes:
@@ -40,7 +40,7 @@ struct tachy_geometry {
     double affine[6];   // not separable: as in tachy_view
 };
 
-// TACHY_ERR_INVAL with a message where the view or the affine makes no sense.
+// TACHY_ERR_INVAL with a message if the view or the affine is invalid.
 int tachy_geometry_build(struct tachy_geometry *g, const struct tachy_preprocess_params *p,
                          int frame_width, int frame_height, const struct tachy_view *view);
 
@@ -59,8 +59,7 @@ int tachy_pre_color_build(struct tachy_pre_color *out, const struct tachy_prepro
 // at pixel[c].
 void tachy_pre_pad(const struct tachy_preprocess_params *p, bool planar, uint8_t pixel[3][12]);
 
-// What open and run of both versions check; they log what is wrong. `gpu`: types that only it writes
-// are possible as well.
+// Checks for open and run of both versions; they log errors. `gpu`: also allows types that only the GPU writes.
 int tachy_pre_check_params(const struct tachy_preprocess_params *p, bool gpu);
 
 enum { TACHY_PRE_SHAPES = 2, TACHY_PRE_PLANES = 3 };

@@ -17,10 +17,9 @@ struct tachy_preprocess_picture {
     struct tachy_view view;
 };
 
-// `p` as for tachy_preprocess_open() except `isa`, which is ignored, and TACHY_I8, which is rounded
-// to nearest and saturates. `d` has its context and outlives the object, whose work all goes to
-// `stream`. *out is NULL on failure: TACHY_ERR_INVAL, TACHY_ERR_NOMEM, TACHY_ERR_UNAVAILABLE (built
-// without CUDA kernels).
+// `p` as for tachy_preprocess_open(), except that `isa` is ignored and TACHY_I8 is allowed, which rounds to nearest and
+// saturates. `d` has its context and must outlive the object, whose work all goes to `stream`. *out is NULL on failure:
+// TACHY_ERR_INVAL, TACHY_ERR_NOMEM, TACHY_ERR_UNAVAILABLE (built without CUDA kernels).
 int tachy_preprocess_gpu_open(struct tachy_preprocess_gpu **out, const struct tachy_preprocess_params *p,
                               struct tachy_device *d, cuda_stream stream);
 

@@ -2,9 +2,8 @@
 #include "cuda/rates.h"
 #include "profile/profile.h"
 
-// The GPU's side of a profile. Three sources, one clock: events around what a stage enqueues
-// (always), NVML's sensors in a thread (if there is a driver), CUPTI's record of every kernel
-// and copy (on request).
+// The GPU part of a profile. Three sources, one clock: events around the work that a stage enqueues (always), NVML's
+// sensors in a thread (if there is a driver), CUPTI's record of every kernel and copy (on request).
 
 // Events of one CUDA stream, used by the thread that enqueues on it, with the device's context
 // current. Nothing waits for the GPU but open and close: begin and end record an event each, and
@@ -28,8 +27,8 @@ struct tachy_gpu_work {
     enum tachy_rate rate; // which of the matmul rates the operations are held against
 };
 
-// What is enqueued between the two belongs to `step` of `item`. Where `depth` intervals are
-// unfinished already, this one is counted as dropped and not measured.
+// Work enqueued between begin and end belongs to `step` of `item`. If `depth` intervals are unfinished already, this
+// one is counted as dropped and not measured.
 void tachy_gpu_timer_begin(struct tachy_gpu_timer *t, int step,
                            struct tachy_prof_item item);
 // `work` may be NULL.

@@ -8,7 +8,7 @@ enum { PROFILE_MAX_GPUS = 16 };
 
 // ---- gpu_nvml.c: sensors over time
 
-// What a sample does not have.
+// Value of a figure that a sample lacks.
 enum { GPU_UNKNOWN = 0xffff };
 struct gpu_sample {
     uint64_t ns;         // CLOCK_MONOTONIC
@@ -74,7 +74,7 @@ struct gpu_work {
     char device_name[128];        // and its name
     struct tachy_gpu_rates rates; // of that device
 };
-// Of the profile. Its atomics at any time; the rest between lock and unlock.
+// The profile's GPU work. Its atomics may be read at any time; the rest between lock and unlock.
 struct gpu_work *profile_gpu_work(struct tachy_profile *p);
 struct gpu_work *profile_gpu_lock(struct tachy_profile *p);
 void profile_gpu_unlock(struct tachy_profile *p);
@@ -99,8 +99,8 @@ struct gpu_activity_sum {
 };
 
 struct gpu_collector;
-// Starts to record. One in a process: TACHY_ERR_STATE for a second. TACHY_ERR_UNAVAILABLE names
-// what is missing.
+// Starts to record. Only one per process: TACHY_ERR_STATE for a second. TACHY_ERR_UNAVAILABLE names the missing
+// library.
 int gpu_collector_open(struct gpu_collector **out, int64_t max_records,
                        const struct tachy_log *log);
 void gpu_collector_close(struct gpu_collector **c);
@@ -125,7 +125,7 @@ struct profile_gpu {
     struct gpu_collector *collector;
     struct gpu_work work;
 };
-// As the params ask for it.
+// Opens the sources that the params ask for.
 int profile_gpu_open(struct tachy_profile *p);
 void profile_gpu_close(struct tachy_profile *p);
 // Under the profile's lock.

@@ -18,9 +18,8 @@ void tachy_hist_add(struct tachy_hist *h, uint64_t ns);
 void tachy_hist_merge(struct tachy_hist *sum, const struct tachy_hist *h);
 // sum -= h: an earlier state of the same histogram.
 void tachy_hist_subtract(struct tachy_hist *sum, const struct tachy_hist *h);
-// How many durations there are; up_to[i]: how many (each the middle of its bucket) are not above bound_ns[i]. The
-// bounds rise.
+// Returns the number of durations; up_to[i] receives the number of those (each the middle of its bucket) <=
+// bound_ns[i]. The bounds must rise.
 uint64_t tachy_hist_up_to(const struct tachy_hist *h, int nb, const double bound_ns[], int64_t up_to[]);
-// The duration (middle of its bucket, ns) that a share q (0..1) of all does not exceed; 0
-// where the histogram is empty.
+// The duration (middle of its bucket, ns) that a share q (0..1) of all does not exceed; 0 if the histogram is empty.
 double tachy_hist_quantile(const struct tachy_hist *h, double q);

@@ -3,8 +3,8 @@
 
 #include <tachy/run.h>
 
-// What a frame costs on each resource when the steps run alone (docs/design.md, "light time"): from measured rates to
-// times, their sums in a summary, and the file that keeps them.
+// Cost of a frame on each resource when the steps run alone (docs/design.md, "light time"): conversion from measured
+// rates to times, their sums in a summary, and the file that stores them.
 
 // Rates that were measured, frames a second of all copies together, and where; by step.
 enum { TACHY_LIGHT_ROUNDS = 5, TACHY_LIGHT_MOST = 4 * TACHY_LIGHT_ROUNDS };
@@ -13,11 +13,11 @@ struct tachy_light {
     int nb[TACHY_MAX_STEPS];
     enum tachy_resource of[TACHY_MAX_STEPS];
     int copies[TACHY_MAX_STEPS]; // that gave the most; 0: all of the machine's cores
-    double link_ms[TACHY_RESOURCE_COUNT]; // of a frame's copies: to_host and to_device alone
+    double link_ms[TACHY_RESOURCE_COUNT]; // of a frame's copies: only to_host and to_device
     int link_copies[TACHY_RESOURCE_COUNT]; // threads that copied the most pictures
 };
 
-// What a frame costs, in milliseconds.
+// Cost of a frame, in milliseconds.
 struct tachy_light_times {
     double step[TACHY_MAX_STEPS]; // 0 if the step costs nothing or does not exist
     enum tachy_resource of[TACHY_MAX_STEPS];
@@ -28,16 +28,14 @@ struct tachy_light_times {
 
 // By the median of each step's rates.
 void tachy_light_times(const struct tachy_light *l, struct tachy_light_times *t);
-// Fills in the summary's light_ms, resources and ratio, whose frames and fps are known. `decoded`: frames
-// decoded for each that was written. Of n > 1 GPUs, t[i] is what a frame costs where GPU i does what a GPU does; sum->gpus,
-// n of them, says how many frames each had. A resource's light time is then that of a frame of the run, on the GPU whose
-// resource has the most to do.
+// Fills in the summary's light_ms, resources and ratio; its frames and fps must be set. `decoded`: decoded frames per
+// written one. With n > 1 GPUs, t[i] is the cost of a frame if GPU i does the GPU's part; the n entries of sum->gpus
+// give the number of frames on each. A resource's light time is then that of a frame of the run on the GPU with the
+// most work for it.
 void tachy_light_apply(const struct tachy_light_times *t, int n, double decoded, struct tachy_summary *sum);
 
-// Figures kept from run to run in <dir>/light.json (dir NULL: the user's cache folder), by a
-// key that names the machine, the task and the formats. load: TACHY_ERR_NOT_FOUND where
-// there are none.
-// The file has steps by name.
+// Stores figures from run to run in <dir>/light.json (dir NULL: the user's cache folder), under a key that names the
+// machine, the task and the formats. load: TACHY_ERR_NOT_FOUND if there are none. The file stores steps by name.
 int tachy_light_load(const char *dir, const char *key, const struct tachy_rows *steps, struct tachy_light_times *t);
 int tachy_light_save(const char *dir, const char *key, const struct tachy_rows *steps, const struct tachy_light_times *t,
                      const struct tachy_log *log);

@@ -7,18 +7,17 @@
 
 #include <tachy/control.h>
 
-// What one thread measured: busy and wait time of each step, and where a profile was asked for
-// its spans. One thread adds, any thread reads at any time (single-writer relaxed atomics: a
-// reader sees figures that are at most a few calls old).
+// Measurements of one thread: busy and wait time of each step, and its spans if a profile is on. One thread adds, any
+// thread may read at any time (single-writer relaxed atomics: a reader sees figures that are at most a few calls old).
 
 struct tachy_prof_step {
     _Atomic uint64_t calls, busy_ns, wait_ns, max_ns;
     struct tachy_hist busy;
 };
 
-// What the scheduler counted of the thread that measures (thread.c).
+// The scheduler's counts for the measuring thread (thread.c).
 struct tachy_prof_thread {
-    _Atomic int tid; // 0: has not begun, -1: has ended
+    _Atomic int tid; // 0: not started, -1: ended
     _Atomic uint64_t cpu_start, queued_start;
     _Atomic uint64_t cpu_ns, queued_ns; // since then, at the last reading
 };
@@ -40,13 +39,13 @@ struct tachy_prof {
 // calibrated afterwards.
 struct tachy_prof *tachy_prof_new(struct tachy_rows *steps);
 
-// Whose time it was.
+// The item that the time was spent on.
 struct tachy_prof_item {
     int64_t frame;
     uint32_t stream;
 };
 
-// Around one call of a step: an NVTX range where a tool takes them (tachy_nvtx_init()).
+// Marks one call of a step: an NVTX range if a tool receives them (tachy_nvtx_init()).
 static inline void tachy_step_begin(const char *name)
 {
     if (tachy_nvtx_on)
@@ -79,14 +78,14 @@ void tachy_prof_subtract(struct tachy_prof *sum, const struct tachy_prof *base);
 void tachy_prof_histogram(const struct tachy_prof *p, int step, struct tachy_histogram *out,
                           double *wait_s);
 
-// The figures of each row; light_ms is left alone. Returns how many rows there are.
+// Fills in the figures of each row except light_ms. Returns the number of rows.
 int tachy_prof_read(const struct tachy_prof *p, struct tachy_step_stats steps[TACHY_MAX_STEPS]);
 void tachy_prof_read_latency(const struct tachy_prof *p, struct tachy_latency *out);
 
-// The calling thread is the one that measures with `p`; from here on its time on a core, and
-// ready without one, can be read from any thread. Only the first call counts.
+// Registers the calling thread as the one that measures with `p`; from then on any thread can read its time on a core,
+// and its time ready without one. Only the first call counts.
 void tachy_prof_thread_start(struct tachy_prof *p);
 // By the same thread before it ends: figures stay readable.
 void tachy_prof_thread_stop(struct tachy_prof *p);
-// Adds the thread's seconds. Nothing if the system does not count them.
+// Adds the thread's seconds. Adds nothing if the system does not count them.
 void tachy_prof_thread_read(struct tachy_prof *p, double *cpu_s, double *queued_s);

@@ -3,9 +3,8 @@
 
 #include <tachy/profile.h>
 
-// How threads that measure (struct tachy_prof) join a profile. Every function takes a NULL
-// profile as "off". A lane is what one thread shows in the trace; it is taken for a run and
-// given back, and its records stay.
+// Threads that measure (struct tachy_prof) join a profile here. Every function takes a NULL profile as "off". A lane is
+// one thread's row in the trace; it is assigned for a run and returned, and its records stay.
 
 enum tachy_lane_kind {
     TACHY_LANE_SOURCE,
@@ -28,7 +27,7 @@ uint32_t tachy_profile_stream(struct tachy_profile *profile);
 // the figures of `prof` at any time.
 int tachy_profile_join(struct tachy_profile *profile, enum tachy_lane_kind kind,
                        struct tachy_prof *prof);
-// A new `*prof` that counts under `steps`, the profile's if there is one, with a lane of this kind.
+// Opens a new `*prof` that counts in `steps` (the profile's if there is one), with a lane of this kind.
 int tachy_profile_open_prof(struct tachy_profile *profile, struct tachy_rows *steps, enum tachy_lane_kind kind,
                             struct tachy_prof **prof);
 // Leaves and frees it; NULL inside is allowed. Sets *prof to NULL.

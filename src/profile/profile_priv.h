@@ -26,7 +26,7 @@ struct profile_op {
     uint32_t lane;
 };
 
-// What one operator of a model cost in all.
+// Totals of one operator of a model.
 struct profile_op_sum {
     char *name, *type; // "conv_3", "Conv"
     int64_t calls;
@@ -71,7 +71,7 @@ struct tachy_profile {
 const char *profile_lane_name(const struct tachy_lane *l, char buf[32]);
 const char *profile_kind_name(enum tachy_lane_kind kind);
 
-// What the tables show. Under the lock.
+// Figures for the tables. Under the lock.
 struct profile_figures {
     int nb_steps;
     struct tachy_step_stats step[TACHY_LANE_KINDS][TACHY_MAX_STEPS];
@@ -98,7 +98,7 @@ json_t *profile_memory_json(const struct tachy_profile *p);
 // environment.c: {"tachy", "cpu", ...} with the caller's members. Under the lock.
 json_t *profile_environment(struct tachy_profile *p);
 
-// A file that is written beside its name.
+// A file written under a temporary name.
 struct profile_file {
     FILE *f;
     char *path, *part;

@@ -32,8 +32,8 @@ struct tachy_rows {
 void tachy_rows_open(struct tachy_rows *s);
 void tachy_rows_close(struct tachy_rows *s);
 
-// The row of this name, with these flags besides those that it has; added if it is not there. Of several remedies (may
-// be NULL) the first counts. If the table is full, all further names share its last row, "other".
+// Finds the row of this name, or adds it, and adds these flags to it. The first remedy given (may be NULL) is kept. If
+// the table is full, all further names share its last row, "other".
 int tachy_rows_add(struct tachy_rows *s, const char *name, unsigned flags, const char *remedy);
 
 static inline int tachy_rows_count(const struct tachy_rows *s) { return atomic_load(&s->n); }

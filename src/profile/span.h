@@ -4,9 +4,9 @@
 #include <stdint.h>
 #include <tachy/common.h>
 
-// The last records of one thread: a ring of fixed size in which the newest replaces the oldest.
-// One thread adds without waiting; any thread reads at any time. Every word is an atomic of its
-// own, and a reader leaves out what was replaced while it read.
+// The latest records of one thread: a ring of fixed size in which the newest replaces the oldest. One thread adds
+// without waiting; any thread may read at any time. Every word is a separate atomic, and a reader skips records that
+// were replaced while it read.
 
 enum { TACHY_RING_WORDS = 5 };
 
@@ -63,7 +63,7 @@ static inline struct tachy_span tachy_span_of(const uint64_t word[TACHY_RING_WOR
         word[0], word[1], word[2], (int64_t)word[3], (uint32_t)(word[4] >> 32), (uint32_t)word[4]};
 }
 
-// What a pipeline held at one moment.
+// State of a pipeline at one moment.
 struct tachy_sample {
     uint64_t time;                             // ticks
     uint64_t bytes;                            // of the frames in flight

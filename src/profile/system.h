@@ -1,8 +1,8 @@
 #pragma once
 #include <stdint.h>
 
-// What the system counts of this process and of the processor since they began; differences of
-// two readings are what the verdict is told from. 0: the system does not say.
+// The system's counters for this process and the processor since they started; the verdict uses differences of two
+// readings. 0: not available.
 struct tachy_system {
     uint64_t memory_stall_us; // of the control group (else of the machine): all tasks stood still
                               // for lack of memory
@@ -13,8 +13,8 @@ struct tachy_system {
     double clock_mhz, clock_max_mhz; // mean of the cores (at most 16 are asked)
 };
 
-// `root`: folder that stands for /. NULL: $TACHY_SYSROOT, where a container has its host's /proc and
-// /sys for example, else the real one.
+// `root`: a folder to read instead of /. NULL: $TACHY_SYSROOT (for example the host's /proc and /sys in a container),
+// else the real root.
 void tachy_system_read(struct tachy_system *s, const char *root);
 
 // Bytes of this process that are in RAM now; 0: the system does not say.

@@ -6,10 +6,9 @@
 #include <x86intrin.h>
 #endif
 
-// The clock of spans: the cycle counter where it runs at one rate whatever the core's clock
-// does (x86-64: invariant TSC; aarch64: CNTVCT), else CLOCK_MONOTONIC in nanoseconds. A reading
-// costs a third of clock_gettime(). Ticks are only good for differences; what must be on the
-// system's clock goes through a struct tachy_tick_anchor.
+// The clock of spans: the cycle counter if its rate is independent of the core's clock (x86-64: invariant TSC; aarch64:
+// CNTVCT), else CLOCK_MONOTONIC in nanoseconds. A reading costs a third of clock_gettime(). Ticks are only good for
+// differences; a struct tachy_tick_anchor converts them to the system's clock.
 
 struct tachy_tick_rate {
     bool counter;  // ticks are the cycle counter's
@@ -53,7 +52,7 @@ struct tachy_tick_anchor {
 };
 struct tachy_tick_anchor tachy_ticks_anchor(void);
 
-// `ticks` on CLOCK_MONOTONIC, from two anchors that lie far apart: exact over hours, where the
-// calibration's rate would drift. Ticks before `a` and after `b` are allowed.
+// Converts `ticks` to CLOCK_MONOTONIC, from two anchors that are far apart: exact over hours, while the calibrated rate
+// would drift. Ticks before `a` and after `b` are allowed.
 uint64_t tachy_ticks_at(uint64_t ticks, const struct tachy_tick_anchor *a,
                         const struct tachy_tick_anchor *b);

@@ -3,8 +3,8 @@
 
 #include <tachy/verdict.h>
 
-// The rules behind struct tachy_verdict, on plain figures, so that each can be tested alone.
-// All times are seconds since the run began; 0 is what was not measured.
+// The rules for struct tachy_verdict, on plain figures, so that each can be tested separately. All times are seconds
+// since the run began; 0 if not measured.
 
 // One or several threads that do the same. busy = on a core + waiting for one + waiting for
 // something else (a device, a file, other threads).
@@ -55,11 +55,11 @@ struct tachy_verdict_in {
 // Chooses one limit and fills *v.
 void tachy_verdict(struct tachy_verdict *v, const struct tachy_verdict_in *in);
 
-// Whether the workers run this step.
+// True if the workers run this step.
 bool verdict_is_work(const struct tachy_verdict_in *in, int step);
-// verdict_gain.c: CPU time that belongs to a step, that of codecs' threads included.
+// verdict_gain.c: CPU time of a step, including that of codec threads.
 double verdict_cpu_of(const struct tachy_verdict_in *in, int step);
-// Whether this process wanted more cores than there are.
+// True if this process wanted more cores than there are.
 bool verdict_cores_busy(const struct tachy_verdict_in *in);
 // End-to-end speed-up if the limit v->limit of v->step vanished, >= 1.
 double verdict_gain(const struct tachy_verdict_in *in, const struct tachy_verdict *v);

@@ -15,7 +15,7 @@ int provider_gpus_count(const struct provider_gpus *g); // 0 for NULL
 // A device of ONNX Runtime's for GPU `i`, with the options that a session on it starts from.
 OrtStatus *provider_gpu_device(struct provider_gpus *g, int i, OrtEpFactory *f, const OrtHardwareDevice *device,
                                OrtEpDevice **out);
-// As in OrtEpFactory. A memory that is not a GPU's: *out is NULL.
+// As in OrtEpFactory. For memory that is not a GPU's, *out is NULL.
 OrtStatus *provider_gpu_allocator(struct provider_gpus *g, const OrtMemoryInfo *info, OrtAllocator **out);
 void provider_gpu_allocator_free(OrtAllocator *a); // NULL is allowed
 OrtStatus *provider_gpu_transfer(struct provider_gpus *g, OrtDataTransferImpl **out);

@@ -12,7 +12,7 @@ struct provider {
     const OrtEpApi *ep_api;
 };
 
-// Of a session.
+// Options of a session.
 struct provider_options {
     struct tachy_ep_context *context; // one owner's share; NULL: nobody asks
     const struct plan_backend *backend;
@@ -34,7 +34,7 @@ struct provider_tensor {
 struct provider_plan {
     atomic_int owners;
     struct tachy_plan *plan;
-    struct tachy_graph *reference; // as it was read, if it was asked for
+    struct tachy_graph *reference; // the graph as read; kept on request
     int nb_in, nb_out;
     int index[READER_INPUTS]; // of the kernel's inputs
     struct provider_tensor in[READER_INPUTS], out[READER_OUTPUTS];
@@ -51,9 +51,9 @@ int provider_plan_open(struct provider_plan **out, const struct provider *p,
 // Gives one owner's share up; *p becomes NULL.
 void provider_plan_close(struct provider_plan **p);
 struct provider_plan *provider_plan_ref(struct provider_plan *p);
-// Reads the session's options; `name`: that the provider was registered under. What does not exist
-// or lies out of range is an error that says what there is. `on_gpu`: the session's device is a GPU. The context is for
-// provider_context_close(), also after a failure.
+// Reads the session's options; `name`: the one that the provider was registered under. An unknown option or a value out
+// of range is an error that lists the valid ones. `on_gpu`: the session's device is a GPU. The context must be closed
+// with provider_context_close(), also after a failure.
 OrtStatus *provider_read_options(struct provider_options *o, const struct provider *p, const char *name,
                                  const OrtSessionOptions *options, bool on_gpu);
 
@@ -66,7 +66,7 @@ bool provider_wants(const struct tachy_ep_context *c, enum tachy_ep_want want);
 // Keeps the plan for take(); NULL: the model is more than one plan.
 void provider_keep(struct tachy_ep_context *c, struct provider_plan *p);
 void provider_set_failed(struct tachy_ep_context *c, int err); // a plan that was claimed; for failed()
-// Who runs which node. Takes over `nodes` and its strings but `why`.
+// Records which provider runs which node. Takes ownership of `nodes` and its strings, except `why`.
 void provider_record(struct tachy_ep_context *c, struct tachy_ep_node *nodes, int nb);
 // A plan's graph as text with its layers, which are taken over on success, and the figures of the plan that was made from
 // the last one.
@@ -75,7 +75,7 @@ int provider_add_graph(struct tachy_ep_context *c, const struct tachy_ep_graph *
 void provider_set_figures(struct tachy_ep_context *c, const struct tachy_plan_info *i);
 const char *provider_after(const struct tachy_ep_context *c); // of the function table's open()
 
-// Of the function table (table_f64.c).
+// For the function table (table_f64.c).
 int provider_reference(const struct tachy_ep_plan *p, const void *const in[], double *const out[]);
 int provider_layers(const struct tachy_ep_plan *p, const void *const in[],
                     void (*each)(void *user, const struct tachy_ep_layer *layer), void *user);
@@ -88,7 +88,7 @@ OrtStatus *provider_claim(const struct provider *p, const struct provider_option
 // Nodes of a graph, free()d by the caller; NULL on failure.
 const OrtNode **provider_nodes(const struct provider *p, const OrtGraph *graph, size_t *nb);
 
-// Of the function table (context.c).
+// For the function table (context.c).
 struct tachy_ep_context *provider_context_open(unsigned want, const char *after);
 const char *provider_context_id(const struct tachy_ep_context *c);
 void provider_context_release(struct tachy_ep_context *c);

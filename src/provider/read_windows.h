@@ -1,12 +1,12 @@
 #pragma once
 #include "provider/reader.h"
 
-// Inside of src/provider/read_*.c: operators over pixels, of which there are one, two or three dimensions.
-enum { WINDOW_AXES = 3 }; // depth, height, width; if there are fewer the last count, and a volume has depth or height 1
+// For src/provider/read_*.c: operators over pixels, with one, two or three dimensions.
+enum { WINDOW_AXES = 3 }; // depth, height, width; with fewer dimensions only the last ones count, and the others are 1
 
 struct window {
     int dims, kernel[WINDOW_AXES], stride[WINDOW_AXES], dilation[WINDOW_AXES];
-    int pad[2 * WINDOW_AXES]; // in front of the first, then behind the last
+    int pad[2 * WINDOW_AXES]; // before the first, then after the last
 };
 
 // Nodes of three dimensions as such of pictures (read_volumes.c). `flat` has what holds for height and width, `w` and

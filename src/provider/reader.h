@@ -7,8 +7,8 @@
 #include <onnxruntime_c_api.h>
 #pragma GCC diagnostic pop
 
-// ONNX Runtime's graph becomes the plan's. One reader is used by one thread; the ONNX Runtime graph
-// outlives it, since constants stay where they are.
+// Converts ONNX Runtime's graph to a plan's graph. One thread uses a reader; the ONNX Runtime graph must outlive it,
+// because constants are not copied.
 enum { READER_INPUTS = 64, READER_OUTPUTS = 64 };
 
 struct reader {
@@ -57,7 +57,7 @@ static inline struct tachy_value *reader_in(const struct reader_node *n, int i)
     return i < n->nb_in ? n->in[i] : NULL;
 }
 
-// The axis that an attribute names, from the end if it is negative; false if there is none.
+// The axis that an attribute names, counted from the end if negative; false if there is no such axis.
 bool reader_axis(int64_t v, int rank, int *axis);
 // Numbers that an operator takes as an attribute or, later, as input `i`; as reader_ints().
 int reader_numbers(const struct reader_node *n, const char *name, int i, int64_t *to, int max);
@@ -82,7 +82,7 @@ bool reader_emit(struct reader_node *n, enum tachy_plan_op op, const struct tach
                  struct tachy_value *const *in, int nb_in, struct tachy_value *out);
 // A float32 value between two of our nodes. NULL when out of memory.
 struct tachy_value *reader_temp(struct reader_node *n, int rank, const int64_t *shape);
-// The same with a float32 value of its own, which comes back.
+// As above, for a new float32 value, which is returned.
 struct tachy_value *reader_make(struct reader_node *n, enum tachy_plan_op op, const struct tachy_plan_attr *a,
                                 struct tachy_value *const *in, int nb_in, int rank, const int64_t *shape);
 // `x` with another shape, and with its dimensions in another order; itself if it has them. Constants stay constants,
@@ -91,8 +91,8 @@ struct tachy_value *reader_reshaped(struct reader_node *n, struct tachy_value *x
 struct tachy_value *reader_turned(struct reader_node *n, struct tachy_value *x, const int *perm);
 // A float32 constant of one number.
 struct tachy_value *reader_number(struct reader_node *n, float v);
-// `a how b` and act(x), into `out` or a value of its own (NULL). NULL operands are allowed: NULL comes
-// back, as where shapes do not stretch to each other or memory is out.
+// `a how b` and act(x), into `out`, or into a new value if NULL. NULL operands are allowed: the result is then NULL, as
+// it is if the shapes cannot be broadcast or memory runs out.
 struct tachy_value *reader_combine(struct reader_node *n, enum tachy_plan_binary how, struct tachy_value *a,
                                    struct tachy_value *b, struct tachy_value *out);
 struct tachy_value *reader_apply(struct reader_node *n, enum tachy_plan_act act, float a, float b,

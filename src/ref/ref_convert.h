@@ -16,8 +16,8 @@ enum {
 struct tachy_yuv_codes {
     int bits;         // of Y'CbCr: 8 bits, or 10 in the upper bits of words
     int centre, top;  // chroma lies between two columns; in the upper of two rows
-    // To Y'CbCr: (luma . rgb + luma_add) >> luma_shift of bytes; chroma of 16 times the mean of the
-    // pixels around it, weighted 1 2 1 (or 0 2 2 where it lies between two) across and down.
+    // To Y'CbCr: luma is (luma . rgb + luma_add) >> luma_shift of bytes; chroma is computed from 16 times the mean of
+    // the surrounding pixels, weighted 1 2 1 (or 0 2 2 if it lies between two) across and down.
     int32_t luma[3], cb[3], cr[3]; // luma: -32768..32767
     int32_t luma_add, chroma_add[2]; // of Cb, of Cr
     int luma_shift, chroma_shift;
@@ -31,8 +31,8 @@ struct tachy_yuv_codes {
 // false: the matrix has no luma weights.
 bool tachy_yuv_codes_of(struct tachy_yuv_codes *k, int bits, int matrix, bool full, int chroma_loc);
 
-// From Y'CbCr of 8 bits to that of another matrix, range and depth (8 or 10), with chroma between two columns and rows:
-// tachy_ref_rgb_to_yuv() then takes bytes of luma, Cb and Cr where it says R, G and B. Nothing is cut on the way.
+// From 8-bit Y'CbCr to another matrix, range and depth (8 or 10), with chroma between two columns and rows:
+// tachy_ref_rgb_to_yuv() then takes bytes of luma, Cb and Cr as R, G and B. Intermediate values are not clamped.
 struct tachy_yuv_side {
     int matrix;
     bool full;

@@ -2,7 +2,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Lines and rectangles drawn into the planes of a picture, one over the other in their order.
+// Lines and rectangles drawn into the planes of a picture, in order.
 
 // A line with round ends, or a disc if both ends are one point; or an upright rectangle.
 struct tachy_shape {
@@ -12,7 +12,7 @@ struct tachy_shape {
     uint8_t alpha;        // 255 hides what is below
 };
 
-// Where the picture lies. Samples are 1 or 2 bytes, value = word >> shift.
+// Layout of the picture. Samples are 1 or 2 bytes, value = word >> shift.
 struct tachy_canvas {
     int width, height;     // pixels
     int chroma_x, chroma_y; // log2 of the steps of the chroma planes
@@ -25,12 +25,12 @@ struct tachy_canvas {
     } component[3];
 };
 
-// How much of a pixel a shape covers, 0..1: x, y is the pixel's left upper corner.
+// Share of a pixel that a shape covers, 0..1: x, y is the pixel's upper left corner.
 float tachy_ref_cover(const struct tachy_shape *s, int x, int y);
 // Rows of a picture that the shape may touch, y0 <= y < y1; and columns of the rows y0 up to y1.
 void tachy_ref_rows(const struct tachy_shape *s, int height, int *y0, int *y1);
 void tachy_ref_columns(const struct tachy_shape *s, int width, int y0, int y1, int *x0, int *x1);
 // value + (code - value) * alpha * cover, rounded; the mean cover of its pixels for a chroma sample.
 void tachy_ref_draw(const struct tachy_canvas *c, const struct tachy_shape *shapes, int n);
-// A rectangle in whole pixels, where a mask as large, with `stride` bytes from row to row, is at least 128.
+// A rectangle in whole pixels, where a mask of the same size, with `stride` bytes per row, is at least 128.
 void tachy_ref_tint(const struct tachy_canvas *c, const struct tachy_shape *s, const uint8_t *mask, ptrdiff_t stride);

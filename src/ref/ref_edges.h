@@ -1,15 +1,16 @@
 #pragma once
 #include <stdint.h>
 
-// Alpha where a trimap leaves it open, as linear functions of colour, in double precision.
-// Closed-form matting: A. Levin, D. Lischinski, Y. Weiss, "A Closed-Form Solution to Natural Image Matting", PAMI 2008;
-// windows larger than 3 x 3: K. He, J. Sun, X. Tang, "Fast Matting Using Large Kernel Matting Laplacian Matrices", CVPR 2010.
+// Alpha where a trimap leaves it open, as linear functions of colour, in double precision. Closed-form matting: A.
+// Levin, D. Lischinski, Y. Weiss, "A Closed-Form Solution to Natural Image Matting", PAMI 2008; windows larger than 3 x
+// 3: K. He, J. Sun, X. Tang, "Fast Matting Using Large Kernel Matting Laplacian Matrices", CVPR 2010.
 //
-// In each window of (2 RADIUS + 1)^2 cells alpha is to be slope . colour + offset. The squared error of that, least over
-// slope and offset, with EPS |slope|^2 added, is summed over all windows that lie in the picture. The cells marked as unknown
-// begin with the alpha given and take PASSES steps of conjugate gradients towards the least sum; the others keep theirs. So
-// what no colour tells apart stays near the alpha given. At the end each unknown cell gets the mean of the slopes and
-// offsets of the windows around it, which a caller evaluates on the colours of single pixels.
+// In each window of (2 RADIUS + 1)^2 cells alpha is modelled as slope . colour + offset. The squared error of that,
+// minimised over slope and offset, plus EPS |slope|^2, is summed over all windows that lie in the picture. The cells
+// marked as unknown start with the given alpha and take PASSES steps of conjugate gradients towards the minimum; the
+// others keep theirs. So areas that colour does not separate stay near the given alpha. At the end each unknown cell
+// gets the mean of the slopes and offsets of the windows around it, which a caller evaluates on the colours of single
+// pixels.
 
 enum { TACHY_EDGES_RADIUS = 2, TACHY_EDGES_PASSES = 6 };
 #define TACHY_EDGES_EPS 1e-4

@@ -3,14 +3,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Where a grid's numbers lie in a picture or volume, and what is there: GridSample of ONNX, which is
-// grid_sample of PyTorch.
+// Maps a grid's numbers to positions in a picture or volume and samples there: GridSample of ONNX, which is grid_sample
+// of PyTorch.
 
 enum { TACHY_GRID_LINEAR, TACHY_GRID_NEAREST, TACHY_GRID_CUBIC };
 enum { TACHY_GRID_ZEROS, TACHY_GRID_BORDER, TACHY_GRID_REFLECTION }; // outside of the input
 
-// Pixels. What lies further out lies here; what is no number lies at -TACHY_GRID_FAR. So it has a neighbour whose
-// number is an int, and fminf(fmaxf(v, -TACHY_GRID_FAR), TACHY_GRID_FAR) is the same everywhere.
+// Pixels. Positions further out are clamped to this; NaN becomes -TACHY_GRID_FAR. So every neighbour's index fits an
+// int, and fminf(fmaxf(v, -TACHY_GRID_FAR), TACHY_GRID_FAR) is the same everywhere.
 #define TACHY_GRID_FAR 1e8f
 
 // Mirrored at both ends until it lies between them.
@@ -33,8 +33,8 @@ struct tachy_grid_axis {
     int size;          // pixels
 };
 
-// The neighbours of a grid's number on one axis and their weights; an index of -1 is a zero. LINEAR has two, NEAREST
-// one, rounded half to even, CUBIC four, of which each is brought inside by itself.
+// The neighbours of a grid's number on one axis and their weights; index -1 means zero. LINEAR has two; NEAREST one,
+// rounded half to even; CUBIC four, each of which is clamped separately.
 struct tachy_grid_taps {
     int n, index[4];
     float weight[4];

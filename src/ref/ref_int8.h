@@ -3,16 +3,16 @@
 
 #include <stdint.h>
 
-// Layers of quantised networks in whole numbers of 8 bits. A number q of a tensor stands for (q - zero) scale; a value v
-// becomes rint(v (1 / scale)) + zero, cut to the range of the type, which begins at `least` (0 or -128) and has 256 numbers.
-// These are the twins of plans and of cuda/nn/int8.h; views hold the numbers as floats, which is exact. Every step is
-// rounded to float32 as it is written, so that all forms have the same bits unless `act` is one of a C library.
+// Layers of quantised networks in 8-bit integers. A number q of a tensor stands for (q - zero) scale; a value v becomes
+// rint(v (1 / scale)) + zero, clamped to the range of the type, which begins at `least` (0 or -128) and has 256
+// numbers. These are the twins of plans and of cuda/nn/int8.h; views hold the numbers as floats, which is exact. Every
+// step is rounded to float32 as written, so that all versions have the same bits unless `act` is a C library function.
 
 // From a sum, or from two numbers, to what is stored.
 struct tachy_int8_end {
     struct tachy_act act; // no PRELU
-    // What is added to a convolution's value, which is rounded to levels of its own before. For tachy_ref_binary_int8():
-    // the levels of its two operands.
+    // True if a tensor is added to a convolution's value, which is first rounded to levels of its own. For
+    // tachy_ref_binary_int8(): the levels of its two operands.
     bool adds;
     float zero[2], scale[2];
     float least; // of the convolution's own levels
@@ -27,7 +27,7 @@ static inline float tachy_ref_level(float v, float zero, float least)
     return q < least || q != q ? least : q > most ? most : q; // NaN: the least
 }
 
-// Of a sum times its multiplier, and of the number that is added.
+// The end for a sum times its multiplier, and for the number that is added.
 float tachy_ref_int8_end(const struct tachy_int8_end *e, float v, float added);
 
 // sum = bias + the taps' (x - in_zero) w, exact; then end(sum multiplier). Padding counts as in_zero. `weights`

@@ -2,13 +2,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// Operations of a plan (src/plan) on NHWC float tensors and their plain twins. The twins add
-// up in double and round once at the end; the kernels of src/plan/cpu add up in float, in the
-// order of the taps, so they differ by rounding: |kernel - twin| <= terms * 2^-24 * the sum
-// of the terms' magnitudes, plus what the activation makes of it.
+// Operations of a plan (src/plan) on NHWC float tensors and their plain twins. The twins sum in double and round once
+// at the end; the kernels of src/plan/cpu sum in float, in the order of the taps. They differ by rounding: |kernel -
+// twin| <= terms * 2^-24 * the sum of the terms' magnitudes, propagated through the activation.
 //
-// Everything here trusts its arguments; who builds the shapes checks them
-// (tachy_conv_shape_valid() and its like in src/plan/cpu).
+// Everything here trusts its arguments; the code that builds the shapes checks them (tachy_conv_shape_valid() and
+// similar functions in src/plan/cpu).
 
 // A tensor of n x h x w pixels of c adjacent floats. Strides in floats, so a view may be a
 // slice of channels, rows or columns of a larger tensor. Inputs are read only.
@@ -35,7 +34,7 @@ enum tachy_act_kind {
     TACHY_ACT_NONE = 0,
     TACHY_ACT_CLIP,      // min(max(x, a), b): relu is a 0, b infinity
     TACHY_ACT_HSIGMOID,  // clip(a x + b, 0, 1)
-    TACHY_ACT_HSWISH,    // x clip(a x + b, 0, 1); a 1/6, b 1/2 where it is ONNX's HardSwish
+    TACHY_ACT_HSWISH,    // x clip(a x + b, 0, 1); a 1/6, b 1/2 for ONNX's HardSwish
     TACHY_ACT_LEAKY,     // x < 0 ? a x : x
     TACHY_ACT_PRELU,     // x < 0 ? slope[channel] x : x
     TACHY_ACT_SIGMOID,   // 1 / (1 + exp(-x))
@@ -60,7 +59,7 @@ struct tachy_act {
     const float *slope; // PRELU only: one for each channel
 };
 
-// What happens to an output before it is stored: y = act(x + add), or act(x) + add.
+// Applied to an output before it is stored: y = act(x + add), or act(x) + add.
 struct tachy_epilogue {
     struct tachy_act act;
     const struct tachy_view *add; // shape of the output; may be the output itself; NULL: none
@@ -121,7 +120,7 @@ struct tachy_pool_shape {
     int n, h, w, c;
     int kh, kw, stride_h, stride_w, pad_top, pad_left;
     int out_h, out_w;
-    bool average; // else the maximum, of which padding is no part
+    bool average; // else the maximum, which ignores padding
     // average: divide by kh * kw of the padded area, else by the pixels inside of the input
     bool count_pad;
     int pad_bottom, pad_right; // count_pad: what is past them is not counted
@@ -133,7 +132,7 @@ void tachy_ref_pool(const struct tachy_pool_shape *s, const struct tachy_view *i
 void tachy_ref_pool_global(const struct tachy_view *in, float *out);
 
 enum tachy_resize_kind { TACHY_RESIZE_NEAREST, TACHY_RESIZE_LINEAR };
-// Where an output pixel lies in the input, per axis; ONNX's coordinate_transformation_mode.
+// Mapping of an output pixel to the input, per axis; ONNX's coordinate_transformation_mode.
 enum tachy_resize_place { TACHY_RESIZE_HALF, TACHY_RESIZE_ALIGN, TACHY_RESIZE_ASYMMETRIC };
 // ONNX's nearest_mode.
 enum tachy_resize_round {

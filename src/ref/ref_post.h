@@ -57,7 +57,7 @@ void tachy_ref_narrow16(uint16_t *dst, const int16_t *src, int shift, int n);
 // round((fg * alpha + bg * (255 - alpha)) / 255); alpha 255 and 0 give fg and bg unchanged.
 void tachy_ref_blend8(uint8_t *dst, const uint8_t *fg, const uint8_t *bg, const uint8_t *alpha,
                       int n);
-// The same for 10-bit samples in words, value = word >> shift.
+// As above for 10-bit samples in words, value = word >> shift.
 void tachy_ref_blend16(uint16_t *dst, const uint16_t *fg, const uint16_t *bg, const uint8_t *alpha,
                        int shift, int n);
 // round(alpha * strength / 255)
@@ -80,7 +80,7 @@ void tachy_ref_gather_weight(int32_t *sum, const uint8_t *weight, int log2, int 
 // Three box filters of 2 r + 1 along a row of n groups of four, edges repeated; then scaled
 // back by (2 r + 1)^-3 and rounded. `tmp`: 4 n words.
 void tachy_ref_box3_row(int32_t *row, int32_t *tmp, int n, int r);
-// The same down `width` columns of n rows; `stride` in words; tmp: width * n words.
+// As above down `width` columns of n rows; `stride` in words; tmp: width * n words.
 void tachy_ref_box3_cols(int32_t *img, ptrdiff_t stride, int32_t *tmp, int width, int n, int r);
 
 // Component c of n cells: dst[c * plane + x] = round(clamp(middle + v * unit / weight, 0, top))

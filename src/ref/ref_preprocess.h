@@ -8,9 +8,8 @@
 // tables once; each version (plain C here, AVX2, AVX-512, NEON) implements the same kernels
 // over them.
 
-// Which samples each output of one axis of one plane takes, and how much of each. Samples
-// outside the plane have been folded onto its edge, so start[i] .. start[i] + count[i] - 1
-// always exist.
+// For one axis of one plane: the samples that each output takes, and their weights. Samples outside the plane have been
+// folded onto its edge, so start[i] .. start[i] + count[i] - 1 always exist.
 struct tachy_taps {
     int outputs;
     int max;        // taps of the widest output, >= 1
@@ -43,7 +42,7 @@ static inline int tachy_taps_place(int block, int lanes, int o, int t)
     return (i * lanes + lane) * 8 + t;
 }
 
-// How lines of one plane are made.
+// How to compute lines of one plane.
 struct tachy_pre_plane {
     struct tachy_taps x, y;
     int components;  // samples a pixel position: 1, 2, 3, 4
@@ -73,8 +72,8 @@ struct tachy_pre_step {
     double u, v, du, dv;
 };
 
-// Lines have room for their outputs rounded up to 16; the rest may be written with anything
-// and must be finite where it is read.
+// Lines have room for their outputs rounded up to 16; any value may be written to the rest, which must be finite
+// wherever it is read.
 #define TACHY_LINE_ROUND 16
 
 struct tachy_pre_kernels {

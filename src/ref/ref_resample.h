@@ -5,7 +5,7 @@
 enum tachy_resample {
     TACHY_RESAMPLE_NEAREST,  // the sample under the output's centre
     TACHY_RESAMPLE_BILINEAR, // the two around the centre, edges repeated; ONNX's half_pixel, no antialiasing
-    TACHY_RESAMPLE_AREA,     // the mean over what the output covers; also where it is enlarged
+    TACHY_RESAMPLE_AREA,     // the mean over the area that the output covers; also if it enlarges
 };
 
 // Fills start, count, weight, outputs and max of `t` for src samples to `outputs`, all at least 1; the

@@ -6,17 +6,17 @@
 
 enum { TACHY_SIGNATURE_GROUP = 8 }; // pixels a sum in the vector versions
 
-// How the luma of a pixel is read; `p` is its first byte.
-//   gray 8 bits:  p[0]
-//   gray 10 bits: (16-bit word at p) >> shift & 1023
-//   RGB:          weight[0] p[0] + weight[1] p[1] + weight[2] p[2], the weights add up to 128
+// How to read the luma of a pixel; `p` is its first byte.
+// gray 8 bits:  p[0]
+// gray 10 bits: (16-bit word at p) >> shift & 1023
+// RGB:          weight[0] p[0] + weight[1] p[1] + weight[2] p[2], where the weights add up to 128
 struct tachy_signature_pixel {
     int step; // bytes from pixel to pixel: 1 gray 8, 2 gray 10, 3 or 4 RGB
     int shift;
     uint8_t weight[3];
 };
 
-// How a region of a frame is cut into cells (preprocess/signature.h makes it).
+// Division of a frame's region into cells (preprocess/signature.h makes it).
 enum { TACHY_SIGNATURE_COLUMNS = 32, TACHY_SIGNATURE_ROWS = 18, TACHY_SIGNATURE_ONE = 65280 };
 struct tachy_signature_layout {
     struct tachy_signature_pixel pixel;

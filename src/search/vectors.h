@@ -15,9 +15,9 @@ struct tachy_rows {
     int size; // of a row
 };
 
-// The k rows (1 to 1000) with the largest dot products with each of `n` queries, best first, of equal ones the lower row;
-// hits + i * k are those of query i. `counts[i]`: how many there are, k or all rows. `threads`: 0: one per core; the hits are the
-// same for any number. Blocks. TACHY_ERR_NOMEM.
+// Finds the k rows (1 to 1000) with the largest dot products with each of `n` queries, best first, the lower row first
+// among equals; query i's results start at hits + i * k. `counts[i]`: their number, k or all rows. `threads`: 0: one
+// per core; the hits are the same for any number. Blocks. TACHY_ERR_NOMEM.
 int tachy_rows_search(const struct tachy_rows *r, const float *queries, int n, int k, int threads, struct tachy_hit *hits, int *counts);
 
 // A file of vectors: .npy of binary16 with two extents, mapped into memory.

@@ -50,8 +50,8 @@ void tachy_server_close(tachy_server **s); // closes all connections; *s may be 
 bool tachy_call_reply(tachy_call *c, unsigned status, const char *type, const void *body, size_t size, void *tag);
 // A short text, most often why there is nothing.
 bool tachy_call_say(tachy_call *c, unsigned status, const char *text);
-// An answer whose bytes come from more(). False as well if there are as many streams as may be: refused with status 503,
-// and `tag` stays the caller's.
+// Sends an answer whose bytes come from more(). False also if there are too many streams: refused with status 503, and
+// `tag` stays the caller's.
 bool tachy_call_stream(tachy_call *c, const char *type, void *tag, bool *refused);
 
 // ---- access.c: who may come
@@ -64,5 +64,5 @@ void tachy_serve_show(const struct sockaddr_storage *a, char *buf, size_t size);
 int tachy_serve_token(char **token, const char *path, const char *text, const char *option, const struct tachy_log *log);
 // Takes as long whatever the two texts share.
 bool tachy_serve_same_secret(const char *a, const char *b);
-// Whether the Host header of a request names an address or localhost. NULL: there was none.
+// True if a request's Host header names an address or localhost. NULL: there was none.
 bool tachy_serve_is_literal_host(const char *host);

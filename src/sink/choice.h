@@ -3,8 +3,8 @@
 
 #include <tachy/sink.h>
 
-// Which encoder, pixel format and options a stream is written with, from the container, the
-// frames and what the user asked for. docs/segment.md lists the defaults.
+// Encoder, pixel format and options for a stream, chosen from the container, the frames and the user's options.
+// docs/segment.md lists the defaults.
 struct tachy_choice {
     const AVCodec *codec;
     enum AVPixelFormat format; // that the encoder is given
@@ -14,7 +14,7 @@ struct tachy_choice {
     int qscale;                // > 0: constant quality of encoders without crf
     const char *faster;        // what would make encoding cheaper, for people; NULL: unknown. Static
     bool upright;          // pictures are turned: the file cannot say how to show them
-    bool nvenc;            // taken for x264 or x265 without having been named
+    bool nvenc;            // chosen instead of x264 or x265, without having been named
     struct tachy_surface_spec surface; // nvenc: that it reads on the GPU; else format NONE: it is given the host's
     unsigned tag;              // codec tag in the container; 0: the muxer's
 };
@@ -27,7 +27,7 @@ int tachy_choice_check(const struct tachy_sink_params *p, const AVOutputFormat *
 // names those it has); TACHY_ERR_UNSUPPORTED: the container or encoder cannot hold it.
 int tachy_choice_make(struct tachy_choice *c, const struct tachy_sink_params *p,
                       const AVOutputFormat *container, const struct tachy_video_info *info);
-// The same with the encoder and pixel format given; for pictures.
+// As above, with the encoder and pixel format given; for pictures.
 int tachy_choice_picture(struct tachy_choice *c, const struct tachy_sink_params *p,
                          enum AVCodecID id, const struct tachy_video_info *info);
 void tachy_choice_free(struct tachy_choice *c);
@@ -36,8 +36,7 @@ void tachy_choice_free(struct tachy_choice *c);
 int tachy_choice_encoder(const AVCodec **out, const char *name, enum AVMediaType type,
                          const struct tachy_log *log);
 
-// Whether the container takes streams of this codec (avformat_query_codec() and a table of
-// what it is wrong about).
+// True if the container takes streams of this codec (avformat_query_codec() and a table of its errors).
 bool tachy_choice_holds(const AVOutputFormat *container, enum AVCodecID id);
 
 // An encoder's lists, ended by AV_PIX_FMT_NONE, 0, AV_SAMPLE_FMT_NONE; NULL: any.

@@ -1,8 +1,8 @@
 #pragma once
 #include "sink/choice.h"
 
-// The open encoder of one stream: frames in, packets out. Converts pictures where the encoder
-// does not take them as they are. Used from one thread.
+// The open encoder of one stream: frames in, packets out. Converts pictures that the encoder does not take. Use from
+// one thread.
 typedef struct tachy_encoder tachy_encoder;
 
 struct tachy_encoder_params {
@@ -15,17 +15,17 @@ struct tachy_encoder_params {
 
 int tachy_encoder_open(tachy_encoder **out, const struct tachy_encoder_params *p);
 
-// A stream that goes on from another encoder: pts and distance of its last frames in the context's
-// time base; INT64_MIN and 0 if there were none.
+// Continues a stream of another encoder: pts and duration of its last frames in the context's time base; INT64_MIN and
+// 0 if there were none.
 void tachy_encoder_follow(tachy_encoder *e, int64_t last_pts, int64_t distance);
 void tachy_encoder_last(const tachy_encoder *e, int64_t *last_pts, int64_t *distance);
 
 // Size, format, colour and time base are set.
 const AVCodecContext *tachy_encoder_context(const tachy_encoder *e);
 
-// Encodes a frame (NULL: no more will come) and hands each packet that comes out to `put`, in
-// `packet`, which is the caller's and empty again afterwards. Times are in the context's time base;
-// the duration is that of the frame. What `put` fails with ends it and is returned.
+// Encodes a frame (NULL: end of the stream) and passes each resulting packet to `put`, in `packet`, which is the
+// caller's and empty again afterwards. Times are in the context's time base; the duration is the frame's. An error of
+// `put` ends the call and is returned.
 int tachy_encoder_run(tachy_encoder *e, tachy_frame *f, AVPacket *packet, int (*put)(void *user),
                       void *user);
 

@@ -1,8 +1,8 @@
 #pragma once
 #include "media/surface.h"
 
-// What an encoder has on a GPU that reads its pictures there: the GPU's context and FFmpeg's view of it, with
-// a stream of its own, which the encoder reads in the order of. Used from one thread.
+// The GPU side of an encoder that reads its pictures there: the GPU's context, FFmpeg's view of it, and a stream that
+// orders the encoder's reads. Use from one thread.
 typedef struct tachy_encoder_gpu tachy_encoder_gpu;
 
 // Logs what fails: TACHY_ERR_UNAVAILABLE (no driver), TACHY_ERR_EXTERNAL.
@@ -13,9 +13,9 @@ int tachy_encoder_gpu_use(const tachy_encoder_gpu *g, AVCodecContext *ctx);
 
 // *out: the surface (tachy_surface_is()) for FFmpeg, which holds a reference to it until the encoder has let go of it.
 int tachy_encoder_gpu_wrap(const tachy_encoder_gpu *g, tachy_frame *surface, AVFrame **out);
-// The same with a surface that the picture of the host's, of the surfaces' format and size, was copied into.
+// As above, with a surface that the host picture, which has the surfaces' format and size, was copied to.
 int tachy_encoder_gpu_upload(tachy_encoder_gpu *g, const AVFrame *picture, AVFrame **out);
-// The same with one that nothing was written into, to try an encoder.
+// As above, with an unwritten surface, to try an encoder.
 int tachy_encoder_gpu_any(tachy_encoder_gpu *g, AVFrame **out);
 
 // After the encoder was closed. *g may be NULL.

@@ -1,8 +1,8 @@
 #pragma once
 #include "media/media.h"
 
-// Colours of 8-bit 4:2:0 as JPEG files have them (BT.601, full range), many times faster than by swscale, whose way from one
-// matrix to another leads through RGB. What luma takes of chroma is that of the nearest chroma sample.
+// Converts colours of 8-bit 4:2:0 to those of JPEG files (BT.601, full range), many times faster than swscale, which
+// goes through RGB between matrices. Luma uses the nearest chroma sample.
 struct tachy_jfif {
     tachy_frame_pool *pool; // of `width` x `height`
     int width, height;

@@ -11,22 +11,22 @@ struct tachy_mux {
     const struct tachy_log *log;
     int64_t *last_dts; // of each stream, in its time base; made by start()
     int nb_streams;
-    int64_t shift;     // us, added to all times; where the container cannot say those below 0
+    int64_t shift;     // us, added to all times; for containers that cannot store negative ones
     bool started;      // the header is written
     bool network;      // ctx->pb is a connection, or the muxer has its own; `out` has a name only
     int av_error;      // the muxer's last failure; FFmpeg's code
 };
 
-// TACHY_ERR_IO and the like where the file cannot be made. Streams are then added to ctx.
+// TACHY_ERR_IO and the like if the file cannot be created. Streams are then added to ctx.
 int tachy_mux_open(struct tachy_mux *m, const AVOutputFormat *format, const char *url,
                    bool overwrite, const struct tachy_log *log);
-// The same for a file that is made of parts: what is written lies in the folder `dir` until it has
-// its name, is on the disk then, and holds no random numbers.
+// As above, for a file made of parts: it is written in the folder `dir` until it gets its name, is then synced to disk,
+// and contains no random numbers.
 int tachy_mux_open_in(struct tachy_mux *m, const AVOutputFormat *format, const char *url,
                       const char *dir, bool overwrite, const struct tachy_log *log);
 
-// The same for an address. What fails is logged by the caller, who finds av_error set; TACHY_ERR_EXTERNAL. Everything that
-// waits is ended once `interrupt` says so (AVERROR_EXIT).
+// As above, for an address. The caller logs failures, with av_error; TACHY_ERR_EXTERNAL. Every wait ends when
+// `interrupt` says so (AVERROR_EXIT).
 int tachy_mux_connect(struct tachy_mux *m, const AVOutputFormat *format, const char *url, const AVIOInterruptCB *interrupt);
 
 // Matroska and WebM: times below 0 cannot be said, but sound may say how much of it comes
@@ -36,9 +36,8 @@ bool tachy_mux_counts_from_zero(const AVOutputFormat *format);
 // Writes the header; `options` are the muxer's and are consumed.
 int tachy_mux_start(struct tachy_mux *m, AVDictionary **options);
 
-// Takes over the packet's reference in all cases. Times are in `time_base`; a dts that does
-// not rise is moved behind the one before it. A packet that the muxer refuses is
-// TACHY_ERR_FORMAT without a message where `optional`, else an error.
+// Always takes over the packet's reference. Times are in `time_base`; a dts that does not rise is moved after the one
+// before it. A packet that the muxer refuses is TACHY_ERR_FORMAT without a message if `optional`, else an error.
 int tachy_mux_write(struct tachy_mux *m, AVPacket *packet, AVRational time_base, int stream,
                     bool optional);
 

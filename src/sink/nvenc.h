@@ -20,6 +20,6 @@ int tachy_nvenc_options(AVDictionary **options, const char *crf, int gpu);
 int tachy_nvenc_try(const AVCodec *codec, const AVDictionary *options, enum AVPixelFormat format, int width,
                     int height, char *why, size_t size);
 
-// The same for surfaces, one of which is encoded.
+// As above for surfaces, one of which is encoded.
 int tachy_nvenc_try_surfaces(const AVCodec *codec, const AVDictionary *options, const struct tachy_surface_spec *spec,
                              char *why, size_t size);

@@ -3,9 +3,8 @@
 
 #include <libavformat/avio.h>
 
-// One output file that is written beside its final name (a hidden .NAME.tachy-PID-N.part in
-// the same folder) and renamed when whole. Standard output, devices and FIFOs are written
-// directly. Used from one thread.
+// One output file, written under a temporary name (a hidden .NAME.tachy-PID-N.part in the same folder) and renamed when
+// complete. Standard output, devices and FIFOs are written directly. Use from one thread.
 struct tachy_output {
     const struct tachy_log *log;
     char *name;     // as given, for messages; "standard output"
@@ -28,15 +27,14 @@ struct tachy_output {
 // taken off).
 const char *tachy_output_file(const char *url);
 
-// Whether `url` may be written: TACHY_ERR_EXISTS (the message names -y), TACHY_ERR_NOT_FOUND
-// (no such folder), TACHY_ERR_IO (not writable), TACHY_ERR_INVAL, TACHY_ERR_UNSUPPORTED.
+// Checks that `url` may be written: TACHY_ERR_EXISTS (the message names -y), TACHY_ERR_NOT_FOUND (no such folder),
+// TACHY_ERR_IO (not writable), TACHY_ERR_INVAL, TACHY_ERR_UNSUPPORTED.
 int tachy_output_check(const char *url, bool overwrite, const struct tachy_log *log);
 
 int tachy_output_open(struct tachy_output *o, const char *url, bool overwrite,
                       const struct tachy_log *log);
 
-// The same, but what is written lies in the folder `dir` (of the same file system; NULL: beside the
-// name) until it is renamed.
+// As above, but writes in the folder `dir` (on the same file system; NULL: beside the name) until the file is renamed.
 int tachy_output_open_in(struct tachy_output *o, const char *url, const char *dir, bool overwrite,
                          const struct tachy_log *log);
 
@@ -47,8 +45,8 @@ int tachy_output_write(struct tachy_output *o, const void *data, size_t size);
 // declared rule for a full disk. TACHY_OK where nothing failed.
 int tachy_output_fail(struct tachy_output *o);
 
-// Closes (which may report late errors) and renames. Without `overwrite`, a file that has
-// come into being meanwhile is left alone: TACHY_ERR_EXISTS.
+// Closes (which may report late errors) and renames. Without `overwrite`, leaves a file alone that has appeared
+// meanwhile: TACHY_ERR_EXISTS.
 int tachy_output_finish(struct tachy_output *o);
 
 // Closes; removes what was not finished. A zeroed struct is fine.

@@ -17,7 +17,7 @@ struct tachy_part_writer {
 
 int tachy_part_create(struct tachy_part_writer *w, const char *path, const struct tachy_log *log);
 int tachy_part_add(struct tachy_part_writer *w, const AVPacket *packet);
-// Adds what the encoder says of the whole stream; the part is on the disk afterwards.
+// Adds the encoder's data about the whole stream and syncs the part to disk.
 int tachy_part_finish(struct tachy_part_writer *w, const AVCodecContext *encoder);
 void tachy_part_abandon(struct tachy_part_writer *w); // a zeroed struct is fine
 

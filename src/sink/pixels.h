@@ -5,8 +5,8 @@
 // size and colour stay the same. Used from one thread.
 typedef struct tachy_pixels tachy_pixels;
 
-// What pictures are made into. `color`: matrix and range decide the conversion between YUV
-// and RGB or from one matrix to another; unspecified fields mean "as the input's".
+// The target of a conversion. `color`: matrix and range decide the conversion between YUV and RGB or from one matrix to
+// another; unspecified fields mean "as the input's".
 struct tachy_pixels_params {
     enum AVPixelFormat format;
     int width, height;
@@ -23,6 +23,6 @@ int tachy_pixels_run(tachy_pixels *p, const AVFrame *in, struct tachy_color colo
 
 void tachy_pixels_close(tachy_pixels **p);
 
-// tachy_color_resolve() with an FFmpeg format that need not have a counterpart of ours.
+// tachy_color_resolve() with an FFmpeg format that may lack a counterpart of ours.
 struct tachy_color tachy_pixels_resolve(struct tachy_color c, enum AVPixelFormat f, int width,
                                         int height);

@@ -3,10 +3,9 @@
 
 #include <jansson.h>
 
-// The job folder of a run that can be resumed: OUTPUT.tachy/ beside the output. It holds the parts
-// that are whole, job.json (what was begun, with which settings, and how far it is) and the state
-// at the last cut. One process works on it at a time. What job.json says is on the disk: each file
-// is written beside its name, synced and renamed, job.json last. Used from one thread.
+// The job folder of a resumable run: OUTPUT.tachy/ beside the output. It holds the complete parts, job.json (input,
+// settings and progress) and the state at the last cut. Only one process uses it at a time. Everything that job.json
+// lists is synced: each file is written under a temporary name, synced and renamed, job.json last. Use from one thread.
 struct tachy_record {
     const struct tachy_log *log;
     char *dir;      // "out.mp4.tachy"
@@ -19,8 +18,8 @@ struct tachy_record {
 // Name of the folder for an output; NULL: standard output, or no memory. Free with free().
 char *tachy_record_dir(const char *url);
 
-// Makes the folder where it is not there, locks it and reads the record. TACHY_ERR_AGAIN: another
-// process works on it. TACHY_ERR_FORMAT: job.json is damaged.
+// Creates the folder if needed, locks it and reads the record. TACHY_ERR_AGAIN: another process uses it.
+// TACHY_ERR_FORMAT: job.json is damaged.
 int tachy_record_open(struct tachy_record **out, const char *url, const struct tachy_log *log);
 
 // "DIR/part-000003" for ("part", 3). NULL: no memory. Free with free().
@@ -32,7 +31,7 @@ int tachy_record_save(struct tachy_record *j); // writes the record
 // The output is about to get its name: records which file `fd` that is; -1: outputs of several files
 // have theirs.
 int tachy_record_publish(struct tachy_record *j, int fd);
-// Whether that happened, and the process ended before it could remove the folder.
+// True if that happened, but the process ended before it removed the folder.
 bool tachy_record_published(const struct tachy_record *j);
 
 // The work is done, or has to start over: removes the folder, which stays open and locked.

@@ -1,8 +1,8 @@
 #pragma once
 #include <stdint.h>
 
-// What is used of SDL 2, which is loaded at run time: no build needs it. tests/unit/test_sdl.c holds this against SDL's
-// own headers where they are.
+// The part of SDL 2 that is used; it is loaded at run time, so no build needs it. tests/unit/test_sdl.c compares this
+// with SDL's own headers if they are installed.
 
 enum {
     SDL2_VIDEO = 0x20,              // SDL_INIT_VIDEO

@@ -5,8 +5,8 @@
 #include "sink/sink_ops.h"
 #include "sink/tracks.h"
 
-// What the files of the sink "file" share: sink_file.c writes one file, sink_file_parts.c parts of
-// one that are joined at the end.
+// Shared by the files of the sink "file": sink_file.c writes one file, sink_file_parts.c writes parts that are joined
+// at the end.
 
 struct file_sink {
     const AVOutputFormat *format;
@@ -33,9 +33,9 @@ int file_sink_prepare(tachy_sink *s);              // after it: the encoder and 
 int file_sink_encoder(tachy_sink *s, int threads); // opens p->encoder by p->choice
 // Encoder threads by what was asked for; 0: the encoder's choice.
 int file_sink_threads(const struct tachy_sink_params *p);
-// Starts the file that p->mux was opened for: streams, what is said of them, header.
+// Starts the file that p->mux was opened for: streams, their metadata, header.
 int file_sink_header(tachy_sink *s);
-// Writes p->packet, a picture, behind the packets of the side that are due.
+// Writes p->packet, a picture, after the packets of other streams that are due.
 int file_sink_emit(tachy_sink *s);
 // The side's packets up to `seconds` of the video, what converters hold, the trailer; renames.
 int file_sink_trailer(tachy_sink *s, double seconds);

@@ -7,14 +7,14 @@
 
 #include <tachy/sink.h>
 
-// Where a join gets the streams beside the video: s->side, into which `more` brings what lies before
-// a time of the video (INFINITY: all there is). It may say TACHY_ERR_INTERRUPTED.
+// Supplies a join with the streams besides the video: `more` reads into s->side everything before a time of the video
+// (INFINITY: all there is). It may return TACHY_ERR_INTERRUPTED.
 struct tachy_join {
     int (*more)(void *user, double seconds);
     void *user;
 };
 
-// What a sink backend provides. sink.c validates, refuses to overwrite and forwards.
+// Interface of a sink backend. sink.c validates, refuses to overwrite and forwards.
 struct tachy_sink_ops {
     const char *name;
     size_t priv_size; // zeroed bytes at tachy_sink.priv
@@ -24,7 +24,7 @@ struct tachy_sink_ops {
     bool no_pixels;             // reads none: frames of a GPU's are as good
     bool many;                  // checks the names of its files itself
     bool takes_side;            // writes what is in the side
-    // After start: the frames of a GPU that it takes, beside the host's and others of GPUs, which it copies.
+    // After start: the GPU surfaces that it reads in place, besides host frames and other GPU frames, which it copies.
     // NULL, or returns NULL: none.
     const struct tachy_surface_spec *(*surfaces)(const tachy_sink *s);
     int (*open)(tachy_sink *s); // checks options; writes nothing
@@ -55,7 +55,7 @@ struct tachy_sink {
     int64_t dropped;  // of these frames: not sent, because there was no connection
     _Atomic uint64_t write_ns; // of the time in ops: the output's medium was waited for
     int64_t last_pts; // of the frame before; valid where frames > 0
-    double end_time;  // seconds: where the last frame ends
+    double end_time;  // seconds: end of the last frame
     int error;        // sticky: the output is lost and was removed
     bool started, finished;
     bool live; // set before start: frames are dropped rather than waited for
@@ -73,15 +73,15 @@ struct tachy_sink {
 extern const struct tachy_sink_ops tachy_sink_file, tachy_sink_push, tachy_sink_http, tachy_sink_images, tachy_sink_json, tachy_sink_csv,
     tachy_sink_hash, tachy_sink_window, tachy_sink_pipewire, tachy_sink_ndi, tachy_sink_device, tachy_sink_null;
 
-// What else should be in the output; before tachy_sink_start(). The sink takes a reference.
+// Sets the other streams of the output; call it before tachy_sink_start(). The sink takes a reference.
 void tachy_sink_set_side(tachy_sink *s, tachy_side *side);
 
-// The surfaces that a started sink reads where they are; NULL: it wants the host's frames. The sink's memory.
+// The surfaces that a started sink reads in place; NULL: it wants host frames. The sink's memory.
 const struct tachy_surface_spec *tachy_sink_surfaces(const tachy_sink *s);
 
-// Opens a sink with the same settings (encoder, format) that writes below the folder `dir`,
-// to measure encoding alone; the caller removes the folder. TACHY_ERR_UNSUPPORTED where
-// writing costs nothing (null), for a server, a window, a device and several outputs.
+// Opens a sink with the same settings (encoder, format) that writes below the folder `dir`, to measure encoding alone;
+// the caller removes the folder. TACHY_ERR_UNSUPPORTED if writing costs nothing (null), and for a server, a window, a
+// device and several outputs.
 int tachy_sink_clone(tachy_sink **out, const tachy_sink *s, const char *dir);
 
 // ---- parts.c: outputs in parts (tachy_sink_params.resume, s->job is set). The calls replace
@@ -89,10 +89,10 @@ int tachy_sink_clone(tachy_sink **out, const tachy_sink *s, const char *dir);
 
 int tachy_sink_open_job(tachy_sink *s);  // for sink.c
 int tachy_sink_begin_part(tachy_sink *s); // for sink.c
-// Starts behind the parts that the record says are whole; s->frames tells how many frames these hold.
+// Starts after the parts that the record lists as complete; s->frames is set to the number of frames in them.
 int tachy_sink_parts_start(tachy_sink *s, const struct tachy_video_info *info);
-// Ends the part that was begun, if any: it is on the disk, and the record (which the caller saves)
-// says where the next one goes on.
+// Ends the current part, if any: it is synced to disk, and the record (which the caller saves) says where the next one
+// continues.
 int tachy_sink_cut(tachy_sink *s);
 // Makes the output of the parts. s->side: what else should be in it.
 int tachy_sink_join(tachy_sink *s, const struct tachy_join *j);

@@ -13,6 +13,6 @@ void tachy_sink_read_settings(struct tachy_sink_params *p, const tachy_settings 
 struct tachy_sink_own {
     char value[9][TACHY_OUTPUT_VALUE];
 };
-// What an output says of itself (output_options.h) replaces what `p` has; `own` must outlive the use of `p`. `text` may be
-// NULL.
+// Replaces fields of `p` by the output's own options (output_options.h); `own` must outlive the use of `p`. `text` may
+// be NULL.
 void tachy_sink_read_own(struct tachy_sink_params *p, const char *text, struct tachy_sink_own *own);

@@ -4,8 +4,8 @@
 
 #include <tachy/sink.h>
 
-// The streams beside the video: copied where the container holds them, converted where it
-// holds another form of them, else left out with one warning each. Used from one thread.
+// The streams besides the video: copied if the container can hold them, converted if it holds another form of them,
+// else dropped with one warning each. Use from one thread.
 typedef struct tachy_tracks tachy_tracks;
 
 // Adds the side's streams, chapters and metadata to m->ctx; before tachy_mux_start(), after

@@ -14,8 +14,8 @@ struct tachy_transcode_params {
     const struct tachy_log *log;
 };
 
-// Fails without a message, and says why in `why` (a phrase for the sentence that names the
-// stream), where a decoder or encoder is missing or refuses.
+// If a decoder or encoder is missing or refuses, fails without a message and sets `why` (a phrase for the sentence that
+// names the stream).
 int tachy_transcode_open(tachy_transcode **out, const struct tachy_transcode_params *p,
                          char why[200]);
 

@@ -3,7 +3,7 @@
 
 // Turns pictures upright, for files that cannot say how a player should turn them.
 
-// Whether a format's pixels can be moved one by one in this turn (degrees clockwise).
+// True if a format's pixels can be moved one by one in this rotation (degrees clockwise).
 bool tachy_turn_takes(enum AVPixelFormat f, int rotation);
 
 // *out is a new picture: `in` mirrored left to right if `flipped`, then turned clockwise by 0,

@@ -9,7 +9,7 @@ struct camera_size {
     int width, height;
     int to_width, to_height, step_width, step_height; // up to this size in steps; 0: this size only
     int nb_rates;
-    struct tachy_rational rates[CAMERA_RATES]; // frames per second; of a range the highest only
+    struct tachy_rational rates[CAMERA_RATES]; // frames per second; of a range only the highest
 };
 
 struct camera_format {
@@ -31,12 +31,12 @@ struct camera {
 // TACHY_ERR_IO: it may not be opened, errno says why. Nothing is logged.
 int camera_read(struct camera *c, const char *path);
 
-// What is asked of a camera and, after camera_choose(), taken.
+// A requested camera mode; after camera_choose() the one chosen.
 struct camera_mode {
     int width, height;          // 0: the largest up to 1280x720, else the smallest
     struct tachy_rational rate; // 0: the highest
     const char *format;         // FFmpeg's name; NULL: what gives the highest rate, raw before compressed
-    double exposure;            // milliseconds; negative: automatic; 0: it stays as it is
+    double exposure;            // milliseconds; negative: automatic; 0: unchanged
 };
 
 // TACHY_ERR_UNSUPPORTED: it gives none that is as asked.

@@ -60,7 +60,7 @@ static inline int tachy_counter_block_mean(const uint8_t *plane, ptrdiff_t strid
     return (int)(sum / n);
 }
 
-// The number, or -1 where a block is neither black nor white.
+// The number, or -1 if a block is neither black nor white.
 static inline int64_t tachy_counter_read(const uint8_t *plane, ptrdiff_t stride, int width,
                                          int height, int step, int bytes, int bits, int shift)
 {

@@ -9,11 +9,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-// The parts of the file source, in the order of the data: input (open the container, read
-// packets, seek), side (what is not video), decode (pictures with times), convert (formats
-// that we do not have), rate (constant rate), info (what is known before); between input and
-// decode: key (what a packet says of itself), cut (the stream in segments), lanes (several
-// decoders side by side). source_file.c joins them.
+// The parts of the file source, in the order of the data: input (opens the container, reads packets, seeks), side
+// (everything but video), decode (pictures with times), convert (formats that we lack), rate (constant rate), info
+// (properties known in advance). Between input and decode: key (keyframe information in packets), cut (splits the
+// stream into segments), lanes (several parallel decoders). source_file.c joins them.
 
 enum { AHEAD_MAX = 48, LANES_MAX = 64 };
 
@@ -63,7 +62,7 @@ int file_screen_resolve(struct file_input *in, const char *name, AVDictionary **
 // file_lists.c: formats that name other files.
 // The address without the list format in front ("hls+http://..."), which is noted in `in`.
 const char *file_list_prefix(struct file_input *in, const char *url);
-// The list format that the address says by its ending, of its path where it is a network's; NULL: none.
+// The list format for the ending of an address (for a network address, of its path); NULL: none.
 const char *file_list_by_name(const char *url);
 // Makes in->fmt, before it is opened, refuse lists that the address does not say, and what they may not name.
 // TACHY_ERR_NOMEM.
@@ -83,8 +82,8 @@ void file_input_close(struct file_input *in);
 int file_input_choose(const struct file_input *in, const char *url, AVStream **video,
                       const struct tachy_log *log);
 
-// --- What a stream says of itself (also for tachy_probe) -----------------------------------
-// Side data of the stream, whichever way this FFmpeg keeps it; NULL if there is none.
+// --- Properties of a stream (also for tachy_probe) -----------------------------------
+// Side data of the stream, wherever this FFmpeg version keeps it; NULL if there is none.
 const uint8_t *file_side_data(const AVStream *st, enum AVPacketSideDataType type, size_t *size);
 // Degrees clockwise (0, 90, 180, 270) and mirroring (left-right, before the turn).
 void file_rotation(const int32_t matrix[9], int *rotation, bool *flipped);
@@ -93,7 +92,7 @@ void file_rotation(const int32_t matrix[9], int *rotation, bool *flipped);
 enum tachy_stereo file_stereo(const AVStream *st, const AVFrame *first, const char *url, int width,
                               int height, const char **from);
 struct tachy_rational file_fps(AVFormatContext *fmt, AVStream *st);
-// Whether sorted distances of `n` times differ by more than rounding; times are sorted.
+// True if the intervals of `n` times differ by more than rounding; sorts the times.
 bool file_times_vary(int64_t *times, int n, int skip_last);
 // From the index that the container holds: 1 yes, 0 no, -1: it has none.
 int file_index_varies(AVStream *st);
@@ -103,14 +102,14 @@ struct file_key {
     bool safe;     // a keyframe: a decoder may begin here
     bool shown;    // it holds a picture that is shown
     bool odd;      // nothing can be said
-    bool fresh;    // nothing behind it needs what was before, and nothing comes out of order there
+    bool fresh;    // no later picture needs an earlier one, and no picture comes out of order across it
     bool early;    // shown before a picture that lies in front of it
     uint64_t sets; // of the parameters in it; 0: none
 };
 
 // file_key.c
 struct file_key file_key_of(const AVCodecParameters *par, const AVPacket *packet);
-// Whether the above knows this codec.
+// True if file_key_of() supports this codec.
 bool file_key_known(enum AVCodecID codec);
 
 struct file_packet {
@@ -168,7 +167,7 @@ struct file_lane {
     bool busy;                    // under the lanes' lock, as is `seq`
     struct file_segment *before;  // its last pictures are still to come, or NULL; see next_packet()
     int64_t before_last;          // time of the last one of them
-    bool crossed;                 // the first one behind them came
+    bool crossed;                 // the first picture after them has come out
     pthread_t user;               // the last one; it comes back while the caches are warm
     int64_t seq;                  // position that is given next
     int64_t end;                  // of the segment, read with its packets
@@ -178,8 +177,8 @@ struct file_lane {
     bool done;                    // no more pictures: only positions without one are left
     int64_t jump_at; // stream time of a picture that does not go on from what was before, not
                      // yet come; AV_NOPTS_VALUE: none
-    int broken;      // so many of the next pictures do not either
-    tachy_frame *ready;           // waits behind positions without a picture
+    int broken;      // number of further pictures that do not continue from before either
+    tachy_frame *ready;           // waits until positions without a picture have been passed
     int64_t ready_seq;
 
     int64_t decoded;         // pictures out of the decoder
@@ -275,8 +274,8 @@ extern char file_packet_breaks[1];
 // damaged input; p->read_err says so).
 int file_read_packet(tachy_source *s, AVPacket *packet);
 int file_seek(tachy_source *s);
-// Goes to the picture at `to`, ticks from the file's time 0, or to the file's beginning (INT64_MIN),
-// behind which decoding starts anew. TACHY_ERR_UNSUPPORTED: nothing was done.
+// Seeks to the picture at `to`, in ticks from the file's time 0, or to the file's beginning (INT64_MIN); decoding
+// restarts there. TACHY_ERR_UNSUPPORTED: nothing changed.
 int file_seek_again(tachy_source *s, int64_t to);
 // Reads ahead a little and says whether the frame distances differ.
 bool file_vfr(tachy_source *s);
@@ -290,8 +289,8 @@ void file_cut_close(struct file_cut *c);
 int file_cut_stop(tachy_source *s, const char *why);
 // Reads one packet; TACHY_ERR_EOF: there are no more.
 int file_cut_read(tachy_source *s);
-// The next segment for an idle lane where it begins before `window_end`, else NULL. `fresh`: only one
-// that begins afresh.
+// The next segment for an idle lane if it begins before `window_end`, else NULL. `fresh`: only one that is independent
+// of earlier ones.
 struct file_segment *file_cut_take(tachy_source *s, int64_t window_end, bool fresh);
 // The segment's next packet; *lead as in struct file_packet. TACHY_ERR_EOF at its end.
 int file_cut_packet(tachy_source *s, struct file_segment *g, AVPacket *packet, bool *lead);
@@ -303,33 +302,33 @@ void file_cut_release(struct file_cut *c, struct file_segment **segment);
 // file_decode.c
 int file_decode_open(tachy_source *s, struct file_lane *l, int threads);
 void file_decode_again(struct file_lane *l); // after a seek
-// Threads that a decoder has by itself where it is the only one.
+// Default threads of a decoder that is the only one.
 int file_decode_threads(tachy_source *s);
 // The next picture of the lane's segment and the range, in l->picture; its pts in ticks from
 // the start that was asked for, its position in *seq. TACHY_ERR_EOF: the segment has ended.
 int file_decode(tachy_source *s, struct file_lane *l, int64_t *seq);
 
-// file_gpu.c: pictures decoded by NVDEC.
-// Whether it is wanted and can: p->gpu. Negative, said: it is the only one allowed and cannot.
+// file_gpu.c: pictures decoded by NVDEC. Sets p->gpu if NVDEC is wanted and possible. Negative, logged: NVDEC is
+// required but not possible.
 int file_gpu_open(tachy_source *s);
 void file_gpu_close(struct file *p);
-// How many of so many lanes the GPUs have memory for.
+// How many of this many lanes fit in the GPUs' memory.
 int file_gpu_lanes(tachy_source *s, int lanes);
 // Before l->dec is opened. The lane gets a GPU, and keeps it.
 int file_gpu_prepare(tachy_source *s, struct file_lane *l);
 void file_gpu_close_lane(struct file_lane *l);
 // l->picture, which lies on the GPU, as a frame there or on the host, as was asked for.
 int file_gpu_frame(tachy_source *s, struct file_lane *l, tachy_frame **out);
-// A picture that the CPU decoded although p->gpu.on; negative where that is not allowed.
+// Notes that the CPU decoded a picture although p->gpu.on; negative if that is not allowed.
 int file_gpu_missed(tachy_source *s, const AVFrame *picture);
 
-// file_convert.c: l->picture as a frame; takes over the picture's reference.
+// file_convert.c: converts l->picture to a frame; takes over the picture's reference.
 int file_convert(tachy_source *s, struct file_lane *l, tachy_frame **out);
 void file_convert_close(struct file_lane *l);
 
 // file_lanes.c
 int file_lanes_open(tachy_source *s);
-// After a seek, if there is one decoder: its packets come from here on. TACHY_ERR_NOMEM.
+// After a seek with one decoder: restarts it with packets from the new position. TACHY_ERR_NOMEM.
 int file_lanes_again(tachy_source *s);
 void file_lanes_close(tachy_source *s);
 // One lane's next frame, or none at this position (*out NULL); *breaks as tachy_source_read_any().
@@ -346,7 +345,7 @@ int file_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, bool *breaks
 int file_rate_read(tachy_source *s, tachy_frame **out);
 void file_rate_close(struct file *p);
 
-// source_file.c: the next frame at the file's own rate, by the first lane alone.
+// source_file.c: the next frame at the file's own rate, from the first lane only.
 int file_next(tachy_source *s, tachy_frame **out);
 // Ends reading after the last frame: takes the rest of the side packets and finds out why reading ended.
 int file_ended(tachy_source *s);

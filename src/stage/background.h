@@ -3,12 +3,12 @@
 
 #include <tachy/source.h>
 
-// The picture behind people: what both forms of the stage have. An item's bytes are the picture's reference.
+// The background picture: shared by both forms of the stage. An item's bytes hold the picture's reference.
 
 struct background {
     char *file;
     int threads; // of its decoder; 0: as the source chooses
-    // Whether a picture stays as it was decoded, since the stage itself fits it; NULL: none does.
+    // True if a picture stays as decoded, since the stage itself scales it; NULL: none does.
     bool (*leaves)(const tachy_task *t, const tachy_frame *f);
 };
 
@@ -22,7 +22,7 @@ int background_reader_open(struct background_reader **out, const struct backgrou
 int background_reader_at(struct background_reader *b, double time_s, tachy_frame **out);
 void background_reader_close(struct background_reader **b);
 
-// See struct tachy_stage_ops. A state has nothing to save, since a video behind people follows from the time.
+// See struct tachy_stage_ops. A state has nothing to save, since a background video follows from the time.
 int background_open(struct tachy_stage *st, const tachy_settings *set);
 void background_close(struct tachy_stage *st);
 int background_save(const void *state, void **data, size_t *size);

@@ -4,8 +4,8 @@
 #include "postprocess/composite.h"
 #include "stage/mask.h"
 
-// What is made of masks in the end: a picture (composite) or a line of JSON (mode json), with the edges of --refine and,
-// in mode replace, the picture behind people.
+// Output made from masks: a picture (composite) or a line of JSON (mode json), with the edges of --refine and, in mode
+// replace, the background picture.
 
 extern const struct tachy_stage_ops tachy_stage_background, tachy_stage_background_cuda; // background.c
 extern const struct tachy_stage_ops tachy_stage_garbage; // garbage.c
@@ -22,7 +22,7 @@ extern const struct tachy_stage_ops tachy_stage_mask_lines, tachy_stage_mask_lin
 enum tachy_edge { TACHY_EDGE_SOFT, TACHY_EDGE_NATURAL, TACHY_EDGE_HARD };
 enum tachy_edge tachy_edge_of(const tachy_settings *set);
 
-// The settings segment.*: what is made, and the file behind people (NULL: none), which lives as long as `set`.
+// Reads the settings segment.*: the kind of output, and the background file (NULL: none), which lives as long as `set`.
 int tachy_composite_settings(const tachy_settings *set, const struct tachy_log *log, struct tachy_composite_params *p,
                              const char **background);
 
@@ -40,7 +40,7 @@ struct tachy_composite_stage {
 
 // TACHY_STAGE_LEFT_OUT: the mode is the other stage's, unless the outputs want both.
 int tachy_composite_open_stage(struct tachy_stage *st, const tachy_settings *set, bool lines);
-// The settings of what is made; *video becomes the sink's, unless this is `beside`. The pool is the form's to open.
+// Starts the output: *video becomes the sink's, unless this is `beside`. The form opens the pool.
 int tachy_composite_start(struct tachy_stage *st, struct tachy_video_info *video);
 void tachy_composite_close_stage(struct tachy_stage *st);
 int tachy_composite_worker_open(struct tachy_stage *st, int batch, void **worker); // on the host: a tachy_composite

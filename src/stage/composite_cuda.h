@@ -3,7 +3,7 @@
 #include "stage/device_out.h"
 #include "stage/mask_cuda.h"
 
-// What composite and lines have in common on devices.
+// Shared by composite and lines on devices.
 
 // The memory of the stage.
 struct composite_cuda {
@@ -13,7 +13,7 @@ struct composite_cuda {
 
 struct composite_cuda_item {
     struct tachy_mask_line_item line; // first; of lines
-    struct device_flight *flight; // where its composite is: part of it
+    struct device_flight *flight; // the work that its composite is a part of
     uint64_t part;
     uint32_t counted; // the first region's count before it
     double pixels;

@@ -4,7 +4,7 @@
 #include "postprocess/decode.h"
 #include "stage/infer.h"
 
-// What a network says as regions: what the stage's two forms have in common.
+// Regions from a network's output: shared by the stage's two forms.
 
 // The stage's.
 struct tachy_decode_stage {

@@ -7,12 +7,13 @@
 #include "stage/device_flight.h"
 #include "stage/stage.h"
 
-// The device context of the stages' CUDA forms: the devices (GPUs) of a task, and on each of them for every worker: a stream, its
-// order with other streams, copies of the host's frames, frames that are kept until the device has read them, times.
+// The device context of the stages' CUDA forms: the devices (GPUs) of a task, and for each worker on each of them a
+// stream, its order relative to other streams, copies of host frames, frames kept until the device has read them, and
+// timings.
 //
-// A frame is worked on where it lies; one of the host's goes to the device with its stream's state of a recurrent model,
-// else to that with the fewest workers at a frame. A worker queues what belongs to a frame on a stream of its own, after
-// the stream that the frame was written in, and waits for nothing: who pulls the finished picture does.
+// A frame is processed where it lies. A host frame goes to the device that holds its stream's state of a recurrent
+// model, else to the one with the fewest active workers. A worker queues a frame's work on its own stream, after the
+// stream that wrote the frame, and does not wait; whoever pulls the finished picture waits.
 
 enum {
     DEVICE_GROUP = 8,   // items that a worker takes at once
@@ -39,7 +40,7 @@ struct task_devices {
     double fraction, vram;           // settings gpu.*
     struct tachy_memory *memory; // of the pipeline that the task works in; NULL until a stream starts
     bool only_queues; // workers: the model runs on devices too
-    bool waits;       // a stage waits for the device for each item, so items are alone
+    bool waits;       // a stage waits for the device for each item, so items are processed singly
     bool states;      // streams have states there
 };
 
@@ -86,8 +87,8 @@ struct device_worker {
     void *part[TACHY_MAX_STAGES]; // by stage: what those that share the worker keep, see tachy_stage_ops.worker_open
 };
 
-// Neighbours of a group that one device's part of the worker has in hand, of one kind. An item alone is a group of one,
-// and every item is alone if the host is waited for per item, in batches, and if the stream has states.
+// Consecutive items of one kind that a worker processes together on one device. A single item is a group of one. Items
+// are always single if the host is waited for per item, in batches, or if the stream has states.
 struct device_group {
     struct device_worker *g;
     struct tachy_stage *st;
@@ -103,12 +104,12 @@ struct device_group {
 
 // ---- The task's
 
-// The devices that the settings ask for, their numbers alone; then each with its kernels tried.
+// Reads which devices the settings ask for (numbers only); then opens each and tests its kernels.
 int device_read_settings(struct task_devices *d, struct tachy_stage *st, const tachy_settings *set);
 int device_open(struct task_devices *d);
 void device_close(struct task_devices *d);
-// Whether device_start() has not been called for the pipeline's memory yet: what stages have of the memory of the
-// pipeline before goes first. After it the devices' memory belongs to the memory manager.
+// True if device_start() has not been called yet for the pipeline's memory: stages must first drop memory of an earlier
+// pipeline. Afterwards the memory manager owns the devices' memory.
 bool device_starts_anew(const struct task_devices *d);
 int device_start(struct task_devices *d);
 // For the light ratio: the device that tachy_task.pinned names, else the first.
@@ -135,17 +136,17 @@ int device_worker_on(struct device_set *set, struct task_device *device, struct 
 // Finds the device of an item: the one that has its picture or, if that is on the host or gone, the one that last worked on
 // the item, else the task's first. TACHY_ERR_UNSUPPORTED, logged: the picture is on a device that is not the task's.
 int device_of_item(struct task_devices *d, const struct tachy_item *item, struct task_device **out);
-// Before the first call for an item of a worker: it is worked on from here on, up to device_end(), where its picture is,
-// else on `preferred`, else (NULL) on the idlest device.
+// Before a worker's first call for an item: selects the device for all work until device_end(): the one that holds its
+// picture, else `preferred`, else (NULL) the idlest.
 int device_begin(struct device_set *set, struct tachy_item *item, struct task_device *preferred);
 // One region more was begun there.
 void device_count(struct device_set *set);
 // After the mask of one region, or before the next item.
 void device_end(struct device_set *set);
 
-// Runs `call` for neighbours of the pieces, all of one region, that are on one device and of one kind. The items'
-// device_item.at is set; NULL, with its err: it is left out. `keeps`: set->now stays as it is, since other items' calls
-// may surround this one.
+// Calls `call` for runs of neighbouring pieces, all of one region, that are on one device and of one kind. The items'
+// device_item.at is set; NULL, with its err: the item is left out. `keeps`: leaves set->now unchanged, because other
+// items' calls may surround this one.
 void device_run(struct device_set *set, struct tachy_stage *st, void *state, const struct tachy_piece pieces[], int n,
                 int err[], bool keeps, void (*call)(struct device_group *p));
 // device_run() for a stage with workers of its own, on each item's device, see device_of_item(); set->now stays.
@@ -157,8 +158,8 @@ int device_queue(struct device_set *set, struct tachy_stage *st, struct tachy_it
 
 // ---- In a call
 
-// The item's frame on the device, to which it is copied if it is the host's. What is queued from here on comes after it was
-// written; frames of one decoder are followed once, since all of the group's were on its stream before.
+// The item's frame on the device; a host frame is copied there. Work queued from here on runs after the frame was
+// written. Frames of one decoder are waited for once, since the whole group was on its stream before.
 int device_frame_of(struct device_group *p, struct tachy_item *item, const tachy_frame **out);
 // The pipeline may let go of the frame before the device has read it: it is kept until the flight's next part is done,
 // unless a later stage than p->st reads it too.

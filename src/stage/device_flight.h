@@ -2,9 +2,9 @@
 #include "cuda/gpu.h"
 #include "media/media.h"
 
-// Work that is queued on a stream of a GPU and may not be done: parts, numbered from 1 on, each with the frames
-// that are kept for it. Parts are done in their order. One thread adds to it; every thread may wait for a
-// part. Nobody waits in the driver: its events that wake a sleeper cost a thread of its own 50 us each.
+// Work queued on a GPU stream that may not have finished: parts, numbered from 1, each with the frames that are kept
+// for it. Parts finish in order. One thread adds to it; every thread may wait for a part. Nobody waits in the driver:
+// its events that wake a sleeper take a driver thread 50 us each.
 struct device_flight;
 
 // `g` is referenced. The GPU's context is current to the thread.
@@ -21,12 +21,12 @@ int device_flight_kept(const struct device_flight *f);
 // parts that are done go back. If very many parts are not done, it waits for the oldest.
 // TACHY_ERR_EXTERNAL, logged: the device failed, now or earlier.
 int device_flight_mark(struct device_flight *f, uint64_t *number);
-// Frames of parts that are done go back, where they are more than a few. The thread that adds.
+// Returns the frames of finished parts, if they are more than a few. Called by the thread that adds.
 void device_flight_tidy(struct device_flight *f);
 // Makes later work on `stream`, of the same device, wait for the part. Any thread that knows of the mark.
 int device_flight_follow(struct device_flight *f, uint64_t number, cuda_stream stream);
 // Waits until a part is done, in naps of up to half a millisecond. Any thread. Errors as above.
 int device_flight_wait(struct device_flight *f, uint64_t number);
 
-// Waits for an event alone, which may be of a kind that does not wake a sleeper; failures are logged.
+// Waits for a single event, which may be of a kind that does not wake a sleeper; failures are logged.
 int device_event_wait(struct tachy_gpu *g, cuda_event e, const struct tachy_log *log);

@@ -2,9 +2,9 @@
 #include "media/surface.h"
 #include "stage/device.h"
 
-// Where the finished pictures of a stage go: surfaces that an encoder reads on a device, else pinned memory of the host's.
-// A surface is whole when its item is synced, before the encoder is given it, and comes back to the pool when the encoder has
-// read it, so neither waits for the other's stream.
+// Destination of a stage's finished pictures: surfaces that an encoder reads on a device, or pinned host memory. A
+// surface is complete when its item is synced, before the encoder gets it, and returns to the pool when the encoder has
+// read it; so neither waits for the other's stream.
 struct device_out {
     tachy_frame_pool *surfaces; // NULL: the encoder reads the host's
     struct tachy_surface_spec spec;

@@ -4,7 +4,7 @@
 #include "stage/net.h"
 #include "stage/stage_ops.h"
 
-// Vectors of faces (faces.c; on devices faces_cuda.c), and what is kept of all of them and made of it in the end.
+// Face vectors (faces.c; on devices faces_cuda.c), and the data kept about all of them and evaluated at the end.
 
 enum {
     FACES_CROP = 112, // side of a face's upright picture, R G B
@@ -34,7 +34,7 @@ struct faces_face {
     bool wanted;                  // may still be given a vector; after judging: is
 };
 
-// How a form looks at n <= together faces of the frame in hand; the beginning of what it knows of a worker.
+// How a form looks at n <= together faces of the current frame; the first member of the form's own data on a worker.
 struct faces_runner {
     // Sets face[].rgb, until the next call.
     int (*crop)(struct faces_runner *r, struct faces_face face[], int n);

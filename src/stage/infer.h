@@ -28,12 +28,12 @@ struct tachy_infer_net {
     int output;  // the output that the card names, or the first; for cards of masks
     int foreground; // the output with the person's own colours; -1: there is none
 
-    // For the stages preprocess and model alone.
+    // Only for the stages preprocess and model.
     tachy_model *model;    // NULL: the full one's, or there is none
     struct tachy_card own; // the full one's card with other extents
     tachy_engine *first;   // opened with the task; the first worker takes it
     unsigned kept;         // outputs (bits 1 << index) that an item can hold itself
-    size_t out_at[TACHY_MAX_IO], out_bytes; // where they are in that memory, and all of it
+    size_t out_at[TACHY_MAX_IO], out_bytes; // their offsets in that memory, and its size
 };
 
 // A state of a recurrent model: its place among the model's inputs and outputs.
@@ -64,11 +64,11 @@ struct tachy_infer {
 
     // The scene without people in the video's format, for cards with a `plate`: of the stage plate, after start().
     const tachy_frame *plate;
-    // The part of the frame that each eye is; an item may have parts of its own: tachy_infer_region().
+    // The part of the frame that each eye is; an item may have its own parts: tachy_infer_region().
     struct tachy_rect region[TACHY_MAX_EYES]; // frame pixels as stored
     int rotation;
     bool flip;
-    // Tensors stay with the item. Of a recurrent model, so that only its calls are in order.
+    // Tensors stay with the item. For a recurrent model, so that only its calls are in order.
     bool apart;
 };
 
@@ -91,7 +91,7 @@ struct tachy_infer_output {
     struct tachy_tensor out[TACHY_MAX_IO]; // host memory, of one picture, in the model's order; data NULL: not kept
     int nb_out;
     struct tachy_tensor picture; // what the model saw
-    struct tachy_placement at; // where the region's picture lies in the model's input
+    struct tachy_placement at; // position of the region's picture in the model's input
 };
 
 // In run() of the stage right after the model, which has the flags of tachy_infer_flags(). The tensors stay as they are
@@ -107,11 +107,11 @@ static inline unsigned tachy_infer_flags(const struct tachy_infer *in)
 // Tensor pixels of the piece to frame pixels, as tachy_preprocess_map().
 int tachy_infer_map(const struct tachy_infer *in, const struct tachy_piece *p, int size, double map[6]);
 
-// A region as a picture of its own, so that no filter reaches across the seam between two eyes. It shares the frame's
+// A region as a separate picture, so that no filter reaches across the seam between two eyes. It shares the frame's
 // memory and lives as long as the frame.
 tachy_frame tachy_infer_part(const tachy_frame *f, const struct tachy_rect *r);
 
-// Whether it may take several pictures in a run; tachy_infer_try() knows.
+// True if it may take several pictures per run; tachy_infer_try() tells for certain.
 bool tachy_infer_batches(const struct tachy_infer *in);
 // Opens an engine for `batch` pictures beside what is open, runs it on black ones and closes it: ms per picture, and by how
 // many bytes the resident memory grew with it. Logs nothing. As tachy_engine_open() and tachy_engine_run().

@@ -44,7 +44,7 @@ struct infer_cuda_worker {
 struct infer_there {
     struct infer_cuda *c;
     struct infer_engine *host; // the worker's, whose tensors are the host's
-    cuda_stream stream; // where its pictures are made and its outputs fetched: the worker's, or the engine's
+    cuda_stream stream; // on which its pictures are made and its outputs fetched: the worker's, or the engine's
     struct tachy_preprocess_gpu *preprocess[TACHY_MAX_EYES];
     // On the device; `out` if the engine runs there. They are the first of some pictures each.
     struct tachy_tensor in, out;
@@ -79,7 +79,8 @@ static inline struct infer_region *infer_region_in(const struct device_group *p,
     return infer_region_of(tachy_stage_priv(p->g->task->devices->st), &(struct tachy_piece){p->items[i], p->region});
 }
 
-// For decode stages, of items of a group. Whether the model's outputs are on the host, where tachy_infer_output() has them.
+// For decode stages, about a group's items: true if the model's outputs are on the host, available through
+// tachy_infer_output().
 bool infer_cuda_on_host(const struct device_group *p);
 // Else the card's output on the device, of one picture.
 struct tachy_tensor infer_cuda_output(const struct device_group *p, int i);
@@ -92,7 +93,7 @@ static inline int infer_cuda_picture(const struct device_group *p, int i)
 {
     return device_item_of(p->g->task->devices, p->items[i])->picture;
 }
-// Whether the model says on the host what it says of the item.
+// True if the model's results for the item are on the host.
 bool infer_cuda_from_host(const struct tachy_infer *in, const struct tachy_item *item);
 // For items whose tensors are their own, another worker may have run the stages before: chooses where this one works.
 void infer_cuda_choose(struct device_set *set, void *state, const struct tachy_piece pieces[], int n, int err[]);
@@ -103,16 +104,16 @@ void infer_cuda_queue_models(struct device_group *p);
 // infer_open_first() of a model whose frames are on c->devices; opens these, if they are not, and an engine for each further
 // one.
 int infer_cuda_open_first(struct infer_cuda *c);
-// Whether it is one of our own plans on a device; NULL is none.
+// True if it is one of our own plans on a device; NULL: false.
 bool infer_runs_plans(const tachy_engine *e);
 int infer_cuda_count_models(struct infer_cuda *c); // a share of a device has to hold the engines too; after device_start()
 void infer_cuda_leave_memory(struct infer_cuda *c); // of the pipeline before
 void infer_cuda_close(struct infer_cuda *c); // also the network itself
 
-// A worker's network on the device, for so many regions, and with room for so many pictures at once; `size` of enum
-// TACHY_INFER_*. `one_stream`: the host waits for each run, so pictures and outputs may share the engine's stream, and no
-// stream has to follow another. With a profile they do not, since its timers are those of the worker's stream. To be closed
-// also on failure. The device's context is current.
+// A worker's network on the device, for this many regions, with room for this many pictures at once; `size` of enum
+// TACHY_INFER_*. `one_stream`: the host waits for each run, so pictures and outputs may share the engine's stream, and
+// no stream has to follow another. With a profile they do not, since its timers are on the worker's stream. Must be
+// closed also on failure. The device's context must be current.
 struct infer_there_params {
     struct infer_cuda *c;
     struct infer_engine *host;
@@ -129,7 +130,7 @@ int infer_cuda_fetch(struct device_worker *g, const struct tachy_tensor from[], 
 // The outputs that an item can hold, of the first n pictures of an engine there: net.out_bytes each, as net.out_at says. On
 // t->stream; there when it returns.
 int infer_cuda_fetch_kept(struct device_worker *g, const struct infer_there *t, void *to, int n);
-// Those of one picture in such memory become out[].
+// Fills out[] with the tensors of one picture in such memory.
 void infer_cuda_kept_in(const struct tachy_infer_net *net, void *at, struct tachy_tensor out[TACHY_MAX_IO]);
 // Pinned memory for what comes to the host.
 int infer_cuda_pin(struct device_worker *g, struct tachy_block *b, size_t bytes);
@@ -137,15 +138,15 @@ int infer_cuda_pin(struct device_worker *g, struct tachy_block *b, size_t bytes)
 int infer_part_open(struct tachy_stage *st, int batch, void **part);
 void infer_part_close(void *part);
 
-// infer_state_cuda.c: a stream's states where the engine runs on a device. One thread at a time except close(). The bytes
-// of save and load are those of the host's states.
+// infer_state_cuda.c: a stream's states if the engine runs on a device. One thread at a time, except for close(). save
+// and load use the same bytes as the host's states.
 struct infer_state_cuda;
 int infer_state_cuda_open(struct infer_state_cuda **out, struct infer_cuda *c);
 void infer_state_cuda_reset(struct infer_state_cuda *st, int region);
-struct task_device *infer_state_cuda_device(struct infer_state_cuda *st); // any thread: where they are
+struct task_device *infer_state_cuda_device(struct infer_state_cuda *st); // any thread: the device that holds them
 size_t infer_state_cuda_size(const struct infer_state_cuda *st); // of save()
 int infer_state_cuda_save(struct infer_state_cuda *st, void *to);
 int infer_state_cuda_load(struct infer_state_cuda *st, const void *from);
 void infer_state_cuda_close(struct infer_state_cuda **st);
-// Queues the model of the first picture from the region's state, which is moved to the device.
+// Queues the model for the first picture from the region's state, which is moved to the device.
 int infer_state_cuda_run(struct device_group *p, struct infer_state_cuda *st);

@@ -44,7 +44,7 @@ static inline struct infer_region *infer_region_of(const struct tachy_infer *in,
     return &((struct infer_item *)tachy_stage_item(in->st, p->item))->region[p->region];
 }
 
-// ---- infer.c: a network, of the stage preprocess or of one with networks of its own (net.h)
+// ---- infer.c: a network, of the stage preprocess or of a stage with its own networks (net.h)
 
 // The settings of section "model" and the model, then its first engine with what follows from it. `st`: the stage whose
 // network it is. `log`: of what is wrong with the model. The zeroed `in` is to be freed also on failure.
@@ -54,7 +54,7 @@ int infer_open_model(struct tachy_infer *in, struct tachy_stage *st, const char 
 int infer_open_named(struct tachy_infer *in, struct tachy_stage *st, const tachy_settings *set);
 int infer_open_first(struct tachy_infer *in);
 void infer_free(struct tachy_infer *in);
-// The network with all that a worker needs to run it on so many regions. To be closed also on failure.
+// The network with everything that a worker needs to run it on this many regions. Must be closed also on failure.
 int infer_engine_open(struct infer_engine *e, const struct tachy_infer *in, struct tachy_infer_net *net,
                       const struct tachy_preprocess_params *pp, int regions);
 void infer_engine_close(struct infer_engine *e);
@@ -85,11 +85,11 @@ int infer_input(struct infer_worker *w, const struct tachy_piece *p, struct tach
 
 // ---- infer_engine.c
 
-// Opens the network for `batch` pictures per run, with its sizes and constants from the card and the states,
-// and holds it against the card. `device`: the index of the task's device that a provider for devices is to run on.
+// Opens the network for `batch` pictures per run, with its sizes and constants from the card and the states, and checks
+// it against the card. `device`: index of the task's device for a provider that runs on devices.
 int infer_open_engine(const struct tachy_infer *in, const struct tachy_infer_net *net, int batch, int device,
                       tachy_engine **out);
-// Whether the model takes pictures of its card's size; silent. Of a network that has been given another card.
+// True if the model takes pictures of its card's size; logs nothing. For a network that got another card.
 bool infer_takes_size(struct tachy_infer *in, const struct tachy_infer_net *net);
 // For a recurrent model: finds the states' shapes, before its engine is opened, and then which inputs and outputs of
 // the full network they are.

@@ -17,7 +17,7 @@ struct tachy_mask_eye {
     int width, height;
     struct tachy_given given; // in the item's memory `colours`; v NULL: this frame has none
     struct tachy_buf colours;
-    struct tachy_mask_there *there; // mask_cuda.h: what a device has of it; NULL: it is the host's alone
+    struct tachy_mask_there *there; // mask_cuda.h: its copy on a device; NULL: it is only on the host
 };
 
 struct tachy_mask_item {
@@ -75,8 +75,8 @@ int tachy_mask_copy_load(struct tachy_stage *st, struct tachy_item *to, const vo
 struct tachy_mask_spec tachy_mask_spec_of(const struct tachy_infer *in, int size);
 // Maps the picture's place in the model's input to its place in a mask of width x height.
 struct tachy_placement tachy_mask_at(const struct tachy_infer_net *net, const struct tachy_placement *p, int width, int height);
-// Room for the region's mask of the network's output `out`, which goes to the result, and where the picture lies in that
-// output: *pl.
+// Reserves the region's mask from the network's output `out`, in the result, and sets *pl to the picture's position in
+// that output.
 int tachy_mask_place(const struct tachy_masks *m, const struct tachy_piece *p, int size, const struct tachy_tensor *out,
                      const struct tachy_placement *at, struct tachy_placement *pl);
 // Room on the host: all of it or nothing.

@@ -10,12 +10,13 @@ struct tachy_mask_there {
     struct mask_piece *piece;
     bool guided;               // a guide comes with the mask
     cuda_address mask, guide; // guide: 0 if nobody needs it
-    cuda_stream by;   // that makes them: mask and guide are on the device and, except `unfetched`, the mask on the host
+    cuda_stream by;   // that makes them: mask and guide are on the device, and the mask, unless `unfetched`, on the
+                      // host
     struct device_flight *flight; // when `part` of a worker's flight is done, whose stream `by` is; NULL: when the
     uint64_t part;                     // piece's event is
     cuda_address counted;   // uint32_t: pixels that its composites counted, which grow; of eye 0
     uint32_t *counted_host; // pinned: the same, of the last composite that is done
-    bool pending;     // and that has not been waited for
+    bool pending;     // that composite has not been waited for yet
     bool unfetched;   // nobody has copied the mask to the host yet
     bool from_host;   // the engine's output was there
     bool stale;       // the host's mask is the true one
@@ -29,7 +30,7 @@ void mask_there_flies(struct tachy_mask_eye *e, cuda_stream stream, struct devic
 int mask_there_to_fetch(struct tachy_mask_eye *e, bool with_count, struct tachy_gpu_plane *p);
 // Sets *from, the count with which the next composite on `stream` begins. The context is current.
 int mask_there_count_from(struct tachy_mask_eye *e, cuda_stream stream, const struct tachy_log *log, uint32_t *from);
-// A composite failed, which may have been counted or not: the next one begins anew.
+// A composite failed, which may or may not have been counted: the next one starts afresh.
 void mask_there_miscounts(struct tachy_mask_eye *e);
 // Makes the eye's mask and guide available on the device to later work on `stream`. The device's context is current to
 // the thread.
@@ -43,9 +44,8 @@ int mask_pieces_open(struct mask_pieces **out, struct tachy_memory *m, struct ta
 // Every piece must have been put back.
 void mask_pieces_close(struct mask_pieces **m);
 
-// The eye's memory becomes that of another device; nothing where it is there already. `keep`: with what is
-// in it, which the host's mask and guide then say, once the host has waited for them; else they are about
-// to be written.
+// Moves the eye's memory to another device; does nothing if it is there already. `keep`: with its contents, which are
+// then read from the host's mask and guide after waiting for them; else they are about to be overwritten.
 int mask_there_move(struct tachy_mask_eye *e, struct task_device *to, bool keep);
 
 // `room` of struct tachy_mask_memory: memory for mask and guide that a device can write, and its counterpart there.

@@ -3,7 +3,7 @@
 
 #include <tachy/result.h>
 
-// What an ordered stage of masks keeps of a stream: an object for each eye, which is made for masks of one size.
+// Per-stream state of an ordered stage of masks: an object for each eye, made for masks of one size.
 
 struct tachy_mask_states_ops {
     int (*open)(void **out, int width, int height, const void *priv); // priv: the stage's

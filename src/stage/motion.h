@@ -2,7 +2,7 @@
 #include "flow/motion.h"
 #include "stage/stage_ops.h"
 
-// What both forms of tachy_stage_motion share.
+// Shared by both forms of tachy_stage_motion.
 
 enum { MOTION_NAMED = 2 };
 
@@ -13,7 +13,7 @@ struct tachy_motion_stage {
     _Atomic bool told; // that the cache cannot be written
 };
 
-// Of an item.
+// Per item.
 struct motion_things {
     struct tachy_region region[TACHY_MOVING_MOST];
     struct tachy_named value[TACHY_MOVING_MOST][MOTION_NAMED];

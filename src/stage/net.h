@@ -2,9 +2,9 @@
 #include "postprocess/decode.h"
 #include "stage/infer_priv.h"
 
-// A network that a stage runs itself, on parts of a frame: the number of runs, or where they look, follows from what the
-// run before found, so they cannot be stages in a row. The network, its engines and tensors are infer's; the card says
-// what goes in and what is decoded from the outputs.
+// A network that a stage runs itself on parts of a frame: the number of runs, or their positions, depends on the
+// previous run, so they cannot be separate stages. infer provides the network, its engines and tensors; the card
+// defines its input and the decoding of its outputs.
 
 struct tachy_net_params {
     const char *name; // a card of the zoo, or a file
@@ -17,7 +17,7 @@ struct tachy_net_params {
 // stage. As tachy_model_open() and tachy_engine_open(); TACHY_ERR_MISMATCH: the card is for another task or its model is
 // another one. To be closed with infer_free(), also on failure.
 int tachy_net_open(struct tachy_infer *n, struct tachy_stage *st, const struct tachy_net_params *p, const tachy_settings *s);
-// The same without the engine, for infer_cuda_open_first().
+// As above without the engine, for infer_cuda_open_first().
 int tachy_net_open_model(struct tachy_infer *n, struct tachy_stage *st, const struct tachy_net_params *p,
                          const tachy_settings *s);
 // The card's preprocess.
@@ -35,6 +35,7 @@ void tachy_net_worker_close(struct tachy_net_worker *w);
 // find is set in `about`, whose memory is the list's; `about` may be NULL of a network of boxes.
 int tachy_net_run(struct tachy_net_worker *w, const tachy_frame *f, const struct tachy_view *view,
                   struct tachy_region *about, struct tachy_regions *list);
-// The last part of it: from what the network said of the view, on the host. Of the frame only the size is read.
+// The last part of tachy_net_run(): decodes the network's output for the view, on the host. Of the frame only the size
+// is read.
 int tachy_net_decode(struct tachy_net_worker *w, const struct tachy_tensor out[], const tachy_frame *f,
                      const struct tachy_view *view, struct tachy_region *about, struct tachy_regions *list);

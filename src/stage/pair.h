@@ -3,8 +3,8 @@
 
 enum { TACHY_PAIRS_MOST = 8 }; // that a GPU compares at once for a worker
 
-// Two frames, one after the other, for stages that compare them: the luma of a frame is made by whichever worker has it, an
-// ordered stage then only hands each frame the luma of the one before, so that what compares them need not be in order.
+// Pairs of consecutive frames, for stages that compare them. Any worker computes a frame's luma; an ordered stage then
+// only hands each frame the luma of the one before, so that the comparison itself need not be in order.
 
 // A picture of luma, 0..255. Several frames share it; it is constant once it is there.
 struct tachy_luma {
@@ -19,7 +19,8 @@ struct tachy_pair {
     struct tachy_luma *here, *before; // before NULL: nothing is known of the frame before
 };
 
-// Of an item that has been through tachy_stage_luma and tachy_stage_pair; `st` is a later stage. NULL: its task has no such stages.
+// The pair of an item that has passed tachy_stage_luma and tachy_stage_pair; `st` is a later stage. NULL: its task has
+// no such stages.
 const struct tachy_pair *tachy_pair_of(const struct tachy_stage *st, const struct tachy_item *item);
 // The size of the pictures; after the start of tachy_stage_luma.
 void tachy_pair_size(const struct tachy_stage *st, int *width, int *height);
@@ -36,6 +37,6 @@ int tachy_luma_open(struct tachy_stage *st, const tachy_settings *s);
 int tachy_luma_start(struct tachy_stage *st, struct tachy_video_info *video);
 // Takes the reference to `surface`, also on failure. NULL: out of memory.
 struct tachy_luma *tachy_luma_of_surface(tachy_frame *surface, void *stream);
-// Of an item: takes `here`, and lets go of what it had.
+// Sets an item's pair: takes `here`, and releases what it had.
 void tachy_pair_set(struct tachy_pair *p, struct tachy_luma *here);
 void tachy_pair_close(void *item); // item_close

@@ -15,6 +15,6 @@ int small_side(int side, int longer, int most);
 // To be closed with small_close() also on failure. `log` must outlive it.
 int small_open(struct small_picture *p, enum tachy_channels channels, int width, int height, const struct tachy_log *log);
 int small_make(struct small_picture *p, const tachy_frame *f);
-// Of a part of the frame.
+// For a part of the frame.
 int small_make_view(struct small_picture *p, const tachy_frame *f, const struct tachy_view *view);
 void small_close(struct small_picture *p);

@@ -6,7 +6,7 @@
 
 // Opens a stage at the end of the task's list. `task->log` is set. On failure the list is as before.
 int tachy_stage_add(tachy_task *t, const struct tachy_stage_ops *ops, const tachy_settings *s);
-// The same with one that a program has registered, or that a shared library is (docs/stage.md).
+// As above, for a stage that a program has registered or that is a shared library (docs/stage.md).
 int tachy_stage_add_user(tachy_task *t, const char *name, const tachy_settings *s);
 // The stages are closed, the last first. Not the task itself.
 void tachy_stages_close(tachy_task *t);
@@ -29,7 +29,7 @@ void tachy_task_describe(tachy_task *t, const char *format, ...) TACHY_PRINTF(2,
 
 // Bytes that an item holds besides tachy_task.item_size, about. After the start.
 size_t tachy_task_item_bytes(const tachy_task *t);
-// Whether a stage from index `first` on has the flag.
+// True if a stage from index `first` on has the flag.
 bool tachy_task_flag(const tachy_task *t, int first, unsigned flag);
 // The stage that copies results, NULL: results cannot be taken over.
 struct tachy_stage *tachy_task_copies(const tachy_task *t);
@@ -44,18 +44,19 @@ void tachy_stage_state_close(const struct tachy_stage *st, void *state);
 bool tachy_stage_state_saves(const struct tachy_stage *st); // whether the next two can be called
 int tachy_stage_state_save(const struct tachy_stage *st, const void *state, void **data, size_t *size);
 int tachy_stage_state_load(const struct tachy_stage *st, void *state, const void *data, size_t size);
-// state_save and state_load of so many bytes that hold no pointers.
+// state_save and state_load for states of this many bytes without pointers.
 int tachy_state_save(const void *state, size_t bytes, void **data, size_t *size);
 int tachy_state_load(void *state, size_t bytes, const void *data, size_t size);
 
-// A setting of a stage's changes, see struct tachy_stage_dial. Any thread, beside the stages' calls. TACHY_ERR_UNSUPPORTED: no
-// stage can change it, or not to that value; *why (may be left NULL) as in pipeline/control.h.
+// Changes a setting of a stage, see struct tachy_stage_dial. Any thread, concurrently with the stages' calls.
+// TACHY_ERR_UNSUPPORTED: no stage can change it, or not to that value; *why (may be left NULL) as in
+// pipeline/control.h.
 int tachy_task_set(tachy_task *t, const char *path, double value, char **why);
 
 // The worker objects of one worker, one a stage.
 int tachy_task_worker_open(tachy_task *t, void *worker[TACHY_MAX_STAGES]);
 void tachy_task_worker_close(const tachy_task *t, void *worker[TACHY_MAX_STAGES]);
-// What the stage is called with.
+// The worker object that the stage is called with.
 static inline void *tachy_stage_worker(const struct tachy_stage *st, void *const worker[])
 {
     return worker[st->worker_of];

@@ -40,7 +40,7 @@ enum {
     TACHY_STAGE_BATCHES = 1 << 10,
     // Runs a network.
     TACHY_STAGE_MODEL = 1 << 11,
-    // Ordered, and nothing before it waits for what it does: another worker does it beside them.
+    // Ordered, but no earlier stage waits for its work: another worker runs it concurrently with them.
     TACHY_STAGE_APART = 1 << 12,
 };
 
@@ -54,8 +54,8 @@ struct tachy_due {
 // One frame on its way through a task. Owned by the executor; a stage has it during a call.
 struct tachy_item {
     tachy_frame *in;  // decoded; NULL once no stage reads it any more
-    tachy_frame head; // all but the pixels of `in`, where that is NULL
-    tachy_frame *out; // NULL before the stage that writes, or where the task makes none
+    tachy_frame head; // all but the pixels of `in`, if that is NULL
+    tachy_frame *out; // NULL before the stage that writes, or if the task makes none
     struct tachy_result result;
     uint64_t arrived;    // when the stage before was done with it, tachy_ticks()
     uint64_t pushed;     // into the pipeline, tachy_ticks()
@@ -92,7 +92,7 @@ static inline void tachy_item_name(struct tachy_item *item, struct tachy_color c
     item->out->color = color;
 }
 
-// How many regions it has for the stages with TACHY_STAGE_REGIONS.
+// The item's number of regions, for stages with TACHY_STAGE_REGIONS.
 static inline int tachy_item_regions(const struct tachy_item *item, int eyes)
 {
     return item->nb_parts ? item->nb_parts : eyes;
@@ -124,8 +124,8 @@ struct tachy_stage_ops {
     const char *name;     // in messages and tables
     unsigned flags;       // of enum tachy_stage_flag
     const char *step;     // name under which its time is counted, NULL: its own; not "decode" or "encode"
-    const char *remedy;   // what makes it cheaper ("leave out ... (--option)"), if it is what limits a run; NULL:
-                          // smaller pictures do
+    const char *remedy;   // how to make it cheaper ("leave out ... (--option)"), shown if it limits a run; NULL: use
+                          // smaller pictures
     size_t priv_size;     // zeroed bytes at tachy_stage.priv
     size_t item_size;     // zeroed bytes in each item, see tachy_stage_item()
     size_t state_size;    // zeroed bytes of a stream's state, without pointers; saved as they are
@@ -148,17 +148,17 @@ struct tachy_stage_ops {
 
     // ---- Workers.
 
-    // `batch` > 1: an object for calls of up to so many pieces, of a stage that batches. TACHY_ERR_MISMATCH: it
-    // takes one per call. On failure *worker is NULL and everything is closed. A stage whose worker is another's
-    // (tachy_stage.worker_of) is called by that one's device context instead, for what it keeps on each device: *worker
-    // comes as the struct device_worker (stage/device.h), whose device's context is current.
+    // `batch` > 1: an object for calls of up to this many pieces, of a stage that batches. TACHY_ERR_MISMATCH: it takes
+    // only one per call. On failure *worker is NULL and everything is closed. For a stage that uses another's worker
+    // (tachy_stage.worker_of), that worker's device context calls this instead, for data kept on each device: *worker
+    // is then the struct device_worker (stage/device.h), whose device's context is current.
     int (*worker_open)(struct tachy_stage *st, int batch, void **worker);
     void (*worker_close)(void *worker);
-    // The call. worker, state: of tachy_stage.worker_of; NULL if it has none. The state is the stream's;
-    // NULL if no stream is at hand (calibration, replay): then each item is a first one. err[i] is TACHY_OK at
-    // entry, and is set to what became of piece i; one that fails does so alone. A stage that works on a device queues,
-    // does not wait, and has what it reads kept until the device has read it. TACHY_ERR_NOMEM from an unordered stage
-    // that does not write: comes again when others have given memory back; from a batch: comes again in halves.
+    // Processes pieces. worker, state: of tachy_stage.worker_of; NULL if there is none. The state is the stream's; NULL
+    // without a stream (calibration, replay): then each item counts as a first one. err[i] is TACHY_OK on entry and
+    // receives the result of piece i; a failure affects only that piece. A stage on a device queues, does not wait, and
+    // keeps its inputs until the device has read them. TACHY_ERR_NOMEM from an unordered stage that does not write:
+    // called again when others have freed memory; from a batch: called again in halves.
     void (*run)(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[]);
 
     // ---- The state of a stream, of an ordered stage.
@@ -198,11 +198,11 @@ struct tachy_stage_ops {
 
 enum { TACHY_STAGE_LEFT_OUT = 1 };
 
-// A setting of a stage's own that can change during a run, to what its option row accepts (yes: 1).
+// A stage's own setting that can change during a run, to any value that its option row accepts (yes: 1).
 struct tachy_stage_dial {
     const char *path; // of the row
     double most;      // larger values are refused
-    const char *why;  // then: what there are so many of ("--image names"); NULL: there is no bound but the row's
+    const char *why;  // then: what its values count ("--image names"); NULL: no bound but the row's
     _Atomic double value;
     atomic_int asked; // how often it was set to something but 0
 };
@@ -215,11 +215,11 @@ struct tachy_stage {
     unsigned flags;
     int worker_of;   // index of the stage whose worker and state it is called with: its own, or another's
     int item_of;     // of the stage whose bytes of an item it uses: its own, or an earlier one's
-    size_t item_at;  // where they begin in tachy_item.priv
-    // For an ordered stage: pieces[0] is the item whose turn it is, and up to so many after it follow, in order. They have been
-    // through the stages before this one and are only read; err[] has no element for them. Fewer, if the stream ends, fails or
-    // begins anew there, or nothing is known of them (calibration, replay). Each is one more frame that waits, with all that it
-    // holds, and one more of delay. Less than TACHY_STAGE_ITEMS. Set by open().
+    size_t item_at;  // offset of its bytes in tachy_item.priv
+    // For an ordered stage: pieces[0] is the item whose turn it is; up to this many following items come with it, in
+    // order. They have passed the earlier stages and are only read; err[] has no element for them. There are fewer if
+    // the stream ends, fails or has a discontinuity there, or in calibration and replay. Each costs one more waiting
+    // frame, with all that it holds, and one more frame of delay. Less than TACHY_STAGE_ITEMS. Set by open().
     int ahead;
     int group;       // items of a stream that it pays to take at once; 0, 1: one by one. Set by start()
     size_t item_bytes; // that an item holds besides item_size, about; set by start()
@@ -249,7 +249,7 @@ struct tachy_task {
     int nb_stages;
     int eyes;            // regions of a frame without parts, 1 or 2; set by the first stage that has regions
     bool parts;          // items may have parts
-    int workers;         // that are enough, where they only queue work on a device; 0: one a core is not too many
+    int workers;         // enough workers, if they only queue work on a device; 0: one per core is not too many
     size_t item_size;    // of all stages
     char describe[256];  // model, mode: key of the stored light figures
     char engine[128];    // what runs the model, with its version; "": nothing does
@@ -263,7 +263,7 @@ struct tachy_task {
 
     struct tachy_task_gpu gpu[TACHY_MAX_GPUS];
     int nb_gpus;         // 0: none
-    int pinned;          // where the host's frames go, an index in `gpu`; -1: any. For the light ratio
+    int pinned;          // index in `gpu` of the GPU for host frames; -1: any. For the light ratio
 
     // From start() until the last worker is closed.
     struct tachy_video_info in;
@@ -271,13 +271,13 @@ struct tachy_task {
     struct tachy_profile *profile; // NULL: there is none
 };
 
-// Whether streams have a state of this stage's own.
+// True if streams have a state of this stage.
 static inline bool tachy_stage_has_state(const struct tachy_stage *st)
 {
     return st->flags & TACHY_STAGE_ORDERED && st->worker_of == st->index;
 }
 
-// Whether it is ordered and needs no worker's object: its time is no worker's.
+// True if it is ordered and needs no worker object: its time counts for no worker.
 static inline bool tachy_stage_of_nobody(const struct tachy_stage *st)
 {
     return st->flags & TACHY_STAGE_ORDERED && !st->task->stage[st->worker_of]->ops->worker_open;

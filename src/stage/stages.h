@@ -1,8 +1,8 @@
 #pragma once
 #include "stage/stage.h"
 
-// The stages that every task can use, each a file of its name. What one hands to the next is in the item: the decoded
-// frame, the result's regions, the frame that the sink is given.
+// The stages that every task can use, each in a file of its name. Stages communicate through the item: the decoded
+// frame, the result's regions, the output frame.
 
 // After preprocess and model (infer.h): sets the result's regions by the card's `outputs`. Settings: regions.*.
 extern const struct tachy_stage_ops tachy_stage_decode, tachy_stage_decode_cuda;
@@ -18,12 +18,12 @@ extern const struct tachy_stage_ops tachy_stage_drive, tachy_stage_animate, tach
 extern const struct tachy_stage_ops tachy_stage_bvh;
 // After animate, on the CPU: the points of its mesh over the picture. Settings: animation.landmarks.
 extern const struct tachy_stage_ops tachy_stage_landmarks;
-// Before animate, which leaves alone what they paint: what networks make of the driver's face, how it has moved, and the picture
-// (neural.c). Settings: animation.backend.
+// Neural stages before animate, which leaves the items that they paint alone: they find the driver's keypoints, relate
+// its motion to the portrait, and generate the picture (neural.c). Setting: animation.backend.
 extern const struct tachy_stage_ops tachy_stage_keypoints, tachy_stage_relate, tachy_stage_generate;
-// How good a frame is, as named values of it (measure/quality.h). Settings: quality.*.
+// Quality of a frame, as named values (measure/quality.h). Settings: quality.*.
 extern const struct tachy_stage_ops tachy_stage_quality;
-// What lights a frame, as named values of it (measure/light.h); behind track, for the faces.
+// Lighting of a frame, as named values (measure/light.h); after track, for the faces.
 extern const struct tachy_stage_ops tachy_stage_lighting;
 // The luma of a frame and that of the one before (pair.h), then what moved between them: numbers of the frame, and a region for
 // each thing that moves against the camera. Settings: motion.*.
@@ -42,6 +42,6 @@ extern const struct tachy_stage_ops tachy_stage_propose, tachy_stage_features, t
 extern const struct tachy_stage_ops tachy_stage_cover;
 // The regions over the picture. Settings: draw.*; left out where every output is text.
 extern const struct tachy_stage_ops tachy_stage_draw, tachy_stage_draw_cuda;
-// The regions as text: JSON lines or CSV, as the outputs' names or formats say; left out if none is text.
-// It reads no picture, so a task on a device has the same one.
+// The regions as text: JSON lines or CSV, as the outputs' names or formats say; left out if no output is text. It reads
+// no picture, so tasks on a device use the same stage.
 extern const struct tachy_stage_ops tachy_stage_lines;

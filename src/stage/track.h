@@ -15,7 +15,7 @@ struct track_angle {
     int from, at, to;
 };
 
-// What differs between the tasks that follow something.
+// Differences between the tasks that follow something.
 struct track_kind {
     const char *task;   // name of the task, and that of its points' card
     const char *also;   // other tasks that follow the same things, "a|b", or NULL
@@ -66,13 +66,13 @@ struct track_look {
     int err;
 };
 
-// How a form runs the networks on the frame in hand; the beginning of what the form knows of that frame.
+// How a form runs the networks on the current frame; the first member of the form's own data on that frame.
 struct track_runner {
     // Runs the network on n parts of the frame, in any order, and sets err of each.
     void (*run)(struct track_runner *r, int net, struct track_look look[], int n);
 };
 
-// The lines that an overlay joins points of the task's regions with; none if the task follows nothing.
+// The lines with which an overlay joins points of the task's regions; none if the task follows nothing.
 struct tachy_bones track_bones(const tachy_task *t);
 
 // `net` is set. The names of the networks are settings.
@@ -90,7 +90,7 @@ void track_face_points(const struct tachy_region *r, tachy_face_points to);
 // opened and not started yet.
 int track_still(struct tachy_stage *st, tachy_frame *picture, struct tachy_regions *found);
 
-// What track keeps in an item, for the stages after it that change it: they have track's bytes of an item (item_of).
+// The stage track, for later stages that change its results: they share track's bytes of an item (item_of).
 struct tachy_stage *track_of(struct tachy_stage *st);
 void track_item_close(void *item);
 // See struct tachy_stage_ops; the state is a struct tachy_follow.

@@ -2,9 +2,9 @@
 #include "postprocess/focus.h"
 #include "preprocess/signature.h"
 
-// Where a picture that shows nobody has changed since people were looked for, so that they are looked for only there and
-// then. By the cells of the luma's signature: what covers most of a cell, or differs much, is seen. No pointers: its bytes
-// can be saved; {0}: nothing is known. In the order of the stream, one thread at a time.
+// Where a picture without people has changed since people were last looked for, so that the search is repeated only
+// then and there. It compares cells of the luma's signature: a change is seen if it covers most of a cell or is strong.
+// No pointers: its bytes can be saved; {0}: nothing is known. In stream order, one thread at a time.
 struct tachy_watch {
     struct tachy_signature seen; // of the frame searched last; the caller sets it
     // Cells that have changed since somebody looked at this part of the frame; x1 <= x0: none.

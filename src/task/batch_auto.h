@@ -4,8 +4,8 @@
 
 // The batch size of --batch auto, found by trial.
 
-// One trial: ms per picture in runs of `batch` pictures. TACHY_ERR_NOMEM: it does not fit; TACHY_ERR_MISMATCH: the network does not
-// take so many; others end the search.
+// One trial: ms per picture in runs of `batch` pictures. TACHY_ERR_NOMEM: it does not fit; TACHY_ERR_MISMATCH: the
+// network does not take that many; other errors end the search.
 typedef int tachy_batch_trial(void *user, int batch, double *ms);
 
 // Tries 1, 2, 4, ... up to `most` until one does not fit or is much slower than the best, then halves the interval between the
@@ -13,9 +13,9 @@ typedef int tachy_batch_trial(void *user, int batch, double *ms);
 // than the quickest. An error of the first trial is returned.
 int tachy_batch_find(int most, tachy_batch_trial *trial, void *user, int *best);
 
-// The same with the task's network on this machine, within processing.max_memory (without it half of the memory that is free). 1
-// for tasks without a network that takes batches. Opens the task and closes it again. The log has what was found, at INFO.
+// Searches with the task's network on this machine, within processing.max_memory (if unset, half of the free memory).
+// *best is 1 for tasks without a network that takes batches. Opens and closes the task. Logs the result at INFO.
 int tachy_batch_of_task(const char *task, const tachy_settings *s, int *best, const struct tachy_log *log);
 
-// Whether the settings ask for it.
+// True if the settings ask for it.
 bool tachy_batch_is_auto(const tachy_settings *s);

@@ -1,8 +1,8 @@
 #pragma once
 #include "stage/stage_ops.h"
 
-// A task as the library knows it: one table in a file of its own, src/task/<name>_task.c, and one line in tasks.inc
-// (docs/job.md). Command line, help, man page, completion and jobs read it from here.
+// Definition of a task: one table in its own file, src/task/<name>_task.c, and one line in tasks.inc (docs/job.md).
+// Command line, help, man page, completion and jobs read it.
 
 // A stage in its two forms; NULL: where frames are there, the task goes without it.
 struct tachy_task_stage {
@@ -20,12 +20,12 @@ struct tachy_task_ops {
     bool mends;                            // its pictures are the frames themselves, mended: curate keeps them as such
     bool hears;                            // reads the sound of tachy_task.input as well, so that it serves one input
     bool host;                             // its stages have no form for devices: --device cuda is refused
-    // Whether the settings contradict each other, before anything is opened: TACHY_ERR_INVAL, after a message. NULL:
-    // nothing to check.
+    // Checks the settings for contradictions before anything is opened: TACHY_ERR_INVAL, after a message. NULL: nothing
+    // to check.
     int (*check)(const tachy_settings *s, const struct tachy_log *log);
 };
 
-// tasks.inc: TASK(name) a line, in the order of help.
+// tasks.inc has one line TASK(name) per task, in the order of help.
 #define TASK(name) extern const struct tachy_task_ops tachy_task_##name;
 #include "task/tasks.inc"
 #undef TASK
@@ -37,8 +37,8 @@ int tachy_task_find(const char *name, const struct tachy_log *log);
 // The first row of the task's section that is set and is about all inputs together (tachy_option.at_end); NULL: there is none.
 const struct tachy_option *tachy_task_at_end(const struct tachy_task_ops *ops, const tachy_settings *s);
 
-// Whether the task can run with these settings, before anything is opened: TACHY_ERR_INVAL or TACHY_ERR_UNSUPPORTED, after
-// a message.
+// Checks that the task can run with these settings, before anything is opened: TACHY_ERR_INVAL or
+// TACHY_ERR_UNSUPPORTED, after a message.
 int tachy_task_check(const struct tachy_task_ops *ops, const tachy_settings *s, const struct tachy_log *log);
 
 // tachy_task_open() with settings and a name that are not NULL.

@@ -1,10 +1,10 @@
 #pragma once
 #include "base/base.h"
 
-// Text as CLIP's training saw it: what OpenAI's and open_clip's tokenizers do before they cut a text into tokens. Repairs that
-// the Python package ftfy makes by default (ligatures, full-width forms, curly quotes, control characters, HTML's entities,
-// normalization form C), HTML's entities twice more, runs of white space as one blank, lower case. Left out: text that was
-// decoded in the wrong encoding ("â€™") stays as it is.
+// Normalises text as CLIP's training did, before OpenAI's and open_clip's tokenizers split it into tokens: the default
+// repairs of the Python package ftfy (ligatures, full-width forms, curly quotes, control characters, HTML entities,
+// normalization form C), HTML entities twice more, white space collapsed to one space, lower case. Not repaired: text
+// that was decoded in the wrong encoding ("â€™").
 
 // UTF-8 to UTF-8; bytes that are none become U+FFFD. TACHY_ERR_NOMEM; *out is for free().
 int tachy_text_clean(char **out, const char *text);

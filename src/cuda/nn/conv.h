@@ -15,10 +15,10 @@ struct tachy_nn_conv {
     struct tachy_conv_shape shape;
     struct tachy_nn_tensor in, out;
     cuda_address weights; // of `dtype`: [cout][kh][kw][cin / groups]; conv_depthwise: [kh][kw][c]
-    // conv_tma alone: elements from the weights of an image to those of the next, all of them: cout kh kw cin; 0: one for all.
+    // Only conv_tma: elements from one image's weights to the next's: cout kh kw cin; 0: one set for all images.
     int64_t weights_image;
     cuda_address bias;    // float32 [cout]; 0: none
-    // conv alone: each input channel times this first, float32 [cin] for each image, `scale_image` apart; 0: none.
+    // Only conv: each input channel is first multiplied by this, float32 [cin] per image, `scale_image` apart; 0: none.
     cuda_address scale;
     int64_t scale_image;
     struct tachy_nn_epilogue epilogue;
@@ -26,8 +26,8 @@ struct tachy_nn_conv {
     // conv_depthwise: sums of what is stored, float32 [n][parts][cout] with depthwise_parts() (kernels.h) parts of an image,
     // overwritten; the same bits in each run. 0: not wanted.
     cuda_address sums;
-    // conv_tma: which of its tile shapes, 0 to TACHY_NN_TMA_VARIANTS - 1: what is fastest is found by time. All give
-    // the same results except the order of sums.
+    // conv_tma: index of its tile shape, 0 to TACHY_NN_TMA_VARIANTS - 1; timing finds the fastest. All give the same
+    // results except the order of sums.
     int variant;
 };
 TACHY_NN_LAUNCHER(conv, tachy_nn_conv)
@@ -35,7 +35,7 @@ TACHY_NN_LAUNCHER(conv_depthwise, tachy_nn_conv)
 TACHY_NN_LAUNCHER(conv_stem, tachy_nn_conv)
 TACHY_NN_LAUNCHER(conv_tma, tachy_nn_conv)
 
-// How many variants the kernels have (not each fits each shape).
+// Number of variants of the kernels (not every one fits every shape).
 enum { TACHY_NN_TMA_VARIANTS = 10 };
 
 #ifdef __cplusplus

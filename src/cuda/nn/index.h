@@ -1,14 +1,14 @@
 #pragma once
 #include "cuda/nn/pointwise.h"
 
-// Elements that indices point to. For every i of `shape`, all strides being elements:
+// Elements addressed by indices. For every i of `shape`, with all strides in elements:
 //
-//   place(i) = i * table.stride + the sum over d < deep of number(index[i * index.stride + d * next], size[d]) * step[d]
-//   gather:  list[i * list.stride] = table[place(i)]
-//   scatter: table[place(i)] becomes list[i * list.stride], or what `how` makes of both
+// place(i) = i * table.stride + the sum over d < deep of number(index[i * index.stride + d * next], size[d]) * step[d]
+// gather:  list[i * list.stride] = table[place(i)]
+// scatter: table[place(i)] becomes list[i * list.stride], or what `how` makes of both
 //
-// An index that is negative counts from the end; one that is out of range is cut to the nearest that exists. The index
-// is of a type of whole numbers. Table and list are of one type, or float32 and float16: then they are converted.
+// A negative index counts from the end; one out of range is clamped to the nearest valid one. The index has an integer
+// type. Table and list have the same type, or are float32 and float16 and are converted.
 enum { TACHY_NN_DEEP = 8 };
 enum tachy_nn_scatter { // in the order of the list, which is that of i with the last dimension the fastest
     TACHY_NN_SCATTER_SET = 0, // the last one stays
@@ -29,8 +29,8 @@ struct tachy_nn_index {
 TACHY_NN_LAUNCHER(gather, tachy_nn_index)
 TACHY_NN_LAUNCHER(scatter, tachy_nn_index)
 
-// Where the k best of n numbers are, the best first, as int64: the largest (or smallest), the first of equal ones first,
-// NaN after all numbers.
+// Finds the positions of the k best of n numbers, best first, as int64: the largest (or smallest), the first among
+// equal ones, NaN after all numbers.
 struct tachy_nn_top {
     cuda_address in, out;
     int64_t in_outer, in_step, in_inner, out_outer, out_step, out_inner; // elements

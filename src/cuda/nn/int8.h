@@ -6,21 +6,22 @@
 // Layers of quantised networks in whole numbers of 8 bits: see ref/ref_int8.h, which has the twins. Tensors are U8 or I8
 // with adjacent channels; results have the twins' bits unless an activation is one of the fast functions of tensor.cuh.
 
-// A convolution without padding of its own kind: what is outside counts as `in_zero`. Without groups by tensor cores
-// (mma.sync, compute capability 8.0; vectors of 16 bytes need channels and strides that are multiples of 16), with groups
-// by plain sums, four channels at a time if each channel is a group.
+// A convolution without padding of its own: positions outside count as `in_zero`. Without groups it uses tensor cores
+// (mma.sync, compute capability 8.0; vectors of 16 bytes need channels and strides that are multiples of 16); with
+// groups plain sums, four channels at a time if each channel is a group.
 struct tachy_nn_conv_int8 {
     struct tachy_conv_shape shape;
     struct tachy_nn_tensor in, out, add; // add.data 0: nothing is added
-    // int8 [cout][tachy_nn_int8_row(terms)] in the order [kh][kw][cin / groups], zeros behind the terms; if each channel is
-    // a group [kh][kw][c].
+    // int8 [cout][tachy_nn_int8_row(terms)] in the order [kh][kw][cin / groups], zeros after the terms; if each channel
+    // is a group [kh][kw][c].
     cuda_address weights;
     cuda_address multiplier; // float32 [cout]
-    cuda_address bias;       // int32 [cout], of which tachy_nn_int8_zero() times the sum of the channel's weights is taken off already
+    cuda_address bias;       // int32 [cout], minus tachy_nn_int8_zero() times the sum of the channel's weights
     int in_zero;
     struct tachy_int8_end end;
     enum tachy_dtype in_dtype, out_dtype, add_dtype; // in, add: U8 or I8; out: also F32, F16 if !end.whole
-    // Whose tile: 0 the one that is thought to be best, 1 to TACHY_NN_INT8_TILES a certain one, if it takes the form. All give the same bits.
+    // The tile: 0 selects the one expected to be best, 1 to TACHY_NN_INT8_TILES a certain one, if it takes the form.
+    // All give the same bits.
     int variant;
 };
 TACHY_NN_LAUNCHER(conv_int8, tachy_nn_conv_int8)

@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-// How a kernel's launcher is declared. The table in cuda/nn/kernels.h is how it is called.
+// Declares a kernel's launcher. Launchers are called through the table in cuda/nn/kernels.h.
 #ifdef __cplusplus
 #define TACHY_NN_LAUNCHER(name, type) extern "C" int tachy_nn_run_##name(const struct type *a, cuda_stream stream);
 #else

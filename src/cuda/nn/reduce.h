@@ -62,7 +62,7 @@ struct tachy_nn_layer_norm {
 };
 TACHY_NN_LAUNCHER(layer_norm, tachy_nn_layer_norm)
 
-// Whether a warp goes along the n, else each thread has an `inner` of its own and the n are cut into parts.
+// True if a warp runs along the n; else each thread has its own `inner`, and the n are cut into parts.
 enum { TACHY_NN_REDUCE_PART = 64 };
 static inline bool tachy_nn_reduce_along(const struct tachy_nn_reduce *a)
 {

@@ -10,7 +10,7 @@
 // block for each image if there is little to do; else two launches, or a cluster of blocks for the means of large pictures, which
 // compute capability 9.0 has. No act may be PRELU.
 
-// Means over positions of c adjacent elements: the pixels of a picture, or parts of sums as conv_depthwise gives them.
+// Means over positions of c adjacent elements: the pixels of a picture, or partial sums from conv_depthwise.
 struct tachy_nn_means {
     cuda_address data;     // 0: there are none
     int64_t step, image;   // elements from one position to the next, from image to image
@@ -21,8 +21,8 @@ struct tachy_nn_means {
 struct tachy_nn_squeeze {
     struct tachy_nn_means of[2];
     int n, hidden, c; // images; of[0].c, of[1].c, hidden and c are at most 4096
-    // Of `dtype`: [of[0].c][of[1].c], [hidden][of[0].c], [c][hidden]. w0 0: the second means are added as they are.
-    // w1 0: there is one layer, and hidden is of[0].c.
+    // Weights of type `dtype`: [of[0].c][of[1].c], [hidden][of[0].c], [c][hidden]. w0 0: the second means are added
+    // unchanged. w1 0: there is one layer, and hidden is of[0].c.
     cuda_address w0, w1, w2;
     cuda_address bias0, bias1, bias2; // float32; 0: none
     struct tachy_nn_act act1, act2;

@@ -4,12 +4,12 @@
 
 #include <tachy/tensor.h>
 
-// What the kernels of networks take: tensors of pictures with adjacent channels (NHWC), float16 or float32 in device
-// memory. Strides count elements, so a tensor may be a slice of channels, rows or columns of a larger one. Sums are
-// float32 in every kernel, what is stored is rounded once.
+// Operands of the network kernels: tensors of pictures with adjacent channels (NHWC), float16 or float32 in device
+// memory. Strides count elements, so a tensor may be a slice of channels, rows or columns of a larger one. Every kernel
+// sums in float32 and rounds once when it stores.
 //
-// Vectors of 16 bytes are used where addresses, strides and channels allow it (float16: all multiples of 8 elements,
-// addresses of 16 bytes); other tensors take slower paths and give the same results.
+// Vectors of 16 bytes are used if addresses, strides and channels allow it (float16: all multiples of 8 elements,
+// addresses of 16 bytes); other tensors take slower paths with the same results.
 struct tachy_nn_tensor {
     cuda_address data;          // 0: absent
     int64_t pixel, row, image; // elements from one to the next
@@ -21,7 +21,7 @@ static inline struct tachy_nn_tensor tachy_nn_dense(cuda_address data, int h, in
     return t;
 }
 
-// As struct tachy_act; the slope of PRELU is float32 on the device, one for each channel.
+// As struct tachy_act; the slope of PRELU is float32 on the device, one per channel.
 struct tachy_nn_act {
     enum tachy_act_kind kind;
     float a, b;

@@ -1,8 +1,8 @@
 #pragma once
 #include "plan/graph.h"
 
-// How far a plan's steps are from double precision, each by itself: with what float64 gives in front
-// of it, rounded to single precision, as its input on both sides.
+// The error of each of a plan's steps against double precision: both sides get the float64 results before the step,
+// rounded to single precision, as input.
 
 struct tachy_layer_error {
     const char *op, *name; // of the node that the step runs; valid during the call

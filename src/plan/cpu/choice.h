@@ -37,7 +37,7 @@ bool choice_parse(struct choice *c, struct plan_choice *about, const char *text,
 int choice_time(struct choice *c, struct plan_choice *about, int effort, int parts);
 // The step in which a member's convolution runs: its own, or that which it is joined to.
 const struct plan_step *choice_timed_step(const struct choice *c, int member);
-// Packs a member's weights for variant `i` where they are not yet. TACHY_ERR_NOMEM.
+// Packs a member's weights for variant `i` unless done. TACHY_ERR_NOMEM.
 int choice_pack(struct choice *c, int member, int i);
 // Lets a group's steps run variant `i`, whose weights are packed.
 void choice_use(struct choice *c, int group, int i);

@@ -3,19 +3,16 @@
 
 #include <tachy/common.h>
 
-// Convolution on NHWC float tensors: 1x1, dense kxk, grouped, depthwise; and what is one in
-// disguise: matrix product (h 1, w rows, 1x1) and, by phases, transposed convolution
-// (deconv.h). Order of use:
+// Convolution on NHWC float tensors: 1x1, dense kxk, grouped, depthwise; also matrix product (as h 1, w rows, 1x1) and,
+// by phases, transposed convolution (deconv.h). Order of use:
 //
-//   tachy_conv_init -> tachy_conv_packed_size, tachy_conv_pack (once; constant and shared by
-//   any number of threads afterwards) -> tachy_conv_run (any number of times and threads, each
-//   with scratch of its own, each with the rows that it is to write).
+// tachy_conv_init -> tachy_conv_packed_size, tachy_conv_pack (once; constant and shared by any number of threads
+// afterwards) -> tachy_conv_run (any number of times and threads, each with its own scratch and its range of rows).
 //
-// Bits: every output is the taps in the order [ky][kx][channel], one rounding a tap with fused
-// multiply-add, many taps in chunks that are added up after each other (tachy_conv_chunk()), with the
-// bias in front or behind (tachy_conv_bias_first()). So variants, blocks, threads and the sets of x86
-// and AArch64 give the same bits (the long activations' polynomials too); the portable set rounds
-// products on its own.
+// Bits: every output sums the taps in the order [ky][kx][channel], with one rounding per tap (fused multiply-add). Many
+// taps are summed in chunks, which are then added in order (tachy_conv_chunk()), with the bias first or last
+// (tachy_conv_bias_first()). So variants, blocks, threads and the instruction sets of x86 and AArch64 give the same
+// bits (also the polynomials of long activations); the portable set rounds products separately.
 
 // One way to run a shape. `vectors` and `pixels` are the register tile, `block` the outputs
 // that pass through all weights before the next (0: one that suits the caches).
@@ -57,8 +54,8 @@ struct tachy_conv {
 int tachy_conv_init(struct tachy_conv *c, const struct tachy_conv_shape *s,
                     const struct tachy_conv_variant *v, const struct tachy_log *log);
 
-// Where a weight lies: data + output * out + input * in + ky * y + kx * x, `input` within the
-// group. tachy_conv_oihw() is ONNX's Conv.
+// The address of a weight: data + output * out + input * in + ky * y + kx * x, `input` within the group.
+// tachy_conv_oihw() is ONNX's Conv.
 struct tachy_conv_weights {
     const float *data;
     ptrdiff_t out, in, y, x;
@@ -84,20 +81,20 @@ size_t tachy_conv_scratch_size(const struct tachy_conv *c, bool scaled);
 void tachy_conv_run(const struct tachy_conv *c, const void *packed, const struct tachy_conv_io *io,
                     int row0, int row1, void *scratch);
 
-// Whether an output's sum starts at its bias. A large bias in front has every tap rounded to its
-// precision, which makes networks half as exact; behind, it is an addition more, which shows where
-// there are few taps. Depthwise convolutions add theirs behind.
+// True if an output's sum starts at its bias. If a large bias comes first, every tap is rounded to its precision, which
+// halves a network's accuracy; if it comes last, it costs one more addition, which matters only with few taps.
+// Depthwise convolutions add theirs last.
 static inline bool tachy_conv_bias_first(int taps) { return taps < 16; }
 
-// Taps of a chunk of a long sum, whose rounding grows with the number of taps that follow each other:
-// the rows of a kernel (kw * cin), or where those are long too, pieces of each tap's channels, the last
-// of which may have less. All taps where they are few. `cin` is that of one group.
+// Taps per chunk of a long sum, whose rounding error grows with the number of consecutive taps: the rows of a kernel
+// (kw * cin), or, if those are long too, pieces of each tap's channels, of which the last may be shorter. All taps if
+// they are few. `cin` is that of one group.
 int tachy_conv_chunk(int kh, int kw, int cin);
 
-// The same convolution with output channels first..first+count-1 alone: it takes the packed weights and
-// the scratch of the whole one. Tensors and slopes that it is given begin with channel `first`. For
-// convolutions of one group and depthwise ones (whose input is a part too), without io->scale; `first` is
-// a multiple of TACHY_CONV_PART, and so is `count` where channels follow.
+// The same convolution for output channels first..first+count-1 only: it uses the packed weights and the scratch of the
+// whole one. Its tensors and slopes begin with channel `first`. For convolutions with one group and depthwise ones
+// (whose input is a part too), without io->scale; `first` is a multiple of TACHY_CONV_PART, and so is `count` unless it
+// ends the channels.
 enum { TACHY_CONV_PART = 96 }; // of the channels of every tile and vector
 struct tachy_conv tachy_conv_part(const struct tachy_conv *c, int first, int count);
 
@@ -108,8 +105,8 @@ void tachy_conv_run_tiles(const struct tachy_conv *c, const float *packed,
                           const struct tachy_conv_io *io, int row0, int row1, void *scratch);
 void tachy_conv_run_depthwise(const struct tachy_conv *c, const float *packed,
                               const struct tachy_conv_io *io, int row0, int row1);
-// Whether the activation is too long for the registers of a tile and nothing follows it: it then goes over a line of
-// `pixels` finished outputs at `y` in one go, while they are in the first-level cache.
+// True if the activation is too long for the registers of a tile and nothing follows it: it then runs over a line of
+// `pixels` finished outputs at `y` in one pass, while they are in the L1 cache.
 bool tachy_conv_finishes_late(const struct tachy_epilogue *e);
 void tachy_conv_finish_late(const struct tachy_conv *c, const struct tachy_conv_io *io, float *y, int pixels);
 // Pixels that a tile takes at most with `vectors` vectors.
@@ -117,7 +114,7 @@ int tachy_conv_tile_pixels(const struct tachy_plan_kernels *k, int vectors);
 // Outputs of a block of tiles, and the bytes of its table.
 int tachy_conv_block(const struct tachy_conv *c);
 size_t tachy_conv_table_size(const struct tachy_conv *c);
-// Taps that are to be added up before the next panel or tile, in a block of so many outputs; all where
-// the weights are small. And whether each part of them goes over all panels before the next.
+// Taps to sum before the next panel or tile, in a block of this many outputs; all if the weights are small. And true if
+// each part of them goes over all panels before the next.
 int tachy_conv_part_taps(const struct tachy_conv *c, int outputs);
 bool tachy_conv_parts_outside(const struct tachy_conv *c);

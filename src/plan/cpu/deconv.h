@@ -1,11 +1,10 @@
 #pragma once
 #include "plan/cpu/conv.h"
 
-// Transposed convolution: outputs of one phase (oy mod stride, ox mod stride) see the same taps,
-// so each phase is a convolution of stride 1 whose outputs lie a stride apart. Where kernel and
-// stride are equal and nothing is padded, all phases are one matrix product (`merged`), whose
-// rows are then laid out: that is faster with few output channels, but knows no `add`, `sums`
-// and PRELU, and is used where the epilogue has none of them.
+// Transposed convolution: outputs of one phase (oy mod stride, ox mod stride) use the same taps, so each phase is a
+// convolution of stride 1 whose outputs lie a stride apart. If kernel and stride are equal and nothing is padded, all
+// phases form one matrix product (`merged`), whose rows are then rearranged. That is faster with few output channels,
+// but supports no `add`, `sums` and PRELU, and is used if the epilogue has none of them.
 
 enum { TACHY_DECONV_PHASES = 16 };
 
@@ -22,8 +21,8 @@ struct tachy_deconv {
 int tachy_deconv_init(struct tachy_deconv *c, const struct tachy_deconv_shape *d,
                       enum tachy_isa isa, const struct tachy_log *log);
 
-// As for a convolution; packing needs memory for a while and may fail (TACHY_ERR_NOMEM).
-// `weights` [cin][cout / groups][kh][kw], `bias` [cout] or NULL.
+// As for a convolution; packing needs temporary memory and may fail (TACHY_ERR_NOMEM). `weights` [cin][cout /
+// groups][kh][kw], `bias` [cout] or NULL.
 size_t tachy_deconv_packed_size(const struct tachy_deconv *c);
 int tachy_deconv_pack(const struct tachy_deconv *c, const float *weights, const float *bias,
                       void *packed);

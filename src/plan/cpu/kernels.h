@@ -35,14 +35,14 @@ struct tachy_tile {
     // Long sums are those of their chunks: of `piece` floats of a run (the last may have less), of
     // all of each `group` runs.
     int piece, group;
-    // Sums so far of all tiles, [pixels][vectors * width] each: what is added to them (NULL:
-    // nothing), and where they go instead of to the epilogue (NULL: they are complete).
+    // Partial sums of all tiles, [pixels][vectors * width] each: the ones to add to (NULL: none), and where to store
+    // them instead of passing them to the epilogue (NULL: they are complete).
     const float *resume;
     float *keep;
     const float *w;    // [runs][len][vectors * width]
     const float *start; // [vectors * width]: what taps are added to
     const float *bias;  // [vectors * width]: what is added to them; NULL: nothing
-    // What is read after these tiles: so many 64-byte lines are fetched with each. 0: none.
+    // Memory read after these tiles: this many 64-byte lines are prefetched with each. 0: none.
     const float *ahead;
     int ahead_lines;
     int tail;          // valid floats of the last vector, 1..width
@@ -59,7 +59,7 @@ struct tachy_tile {
 // side by side, all of whose columns are inside of the input.
 struct tachy_dw_tile {
     int tiles;
-    const float *x;      // tap (first row used, 0) of the first pixel, also where it lies outside
+    const float *x;      // tap (first row used, 0) of the first pixel, also if it lies outside
     ptrdiff_t row;       // to the tap below
     ptrdiff_t pixel;     // to the tap at the right
     int rows;            // rows of taps inside of the input, 0..kh
@@ -93,7 +93,7 @@ enum { TACHY_DW_KERNELS = 8 };
 struct tachy_resize_row {
     const float *row;
     const ptrdiff_t *left, *right; // floats from `row`
-    const float *frac;             // of the right one; NULL: the left one alone
+    const float *frac;             // weight of the right one; NULL: only the left one
     int pixels, channels;
     float *y;
     ptrdiff_t y_step;
@@ -183,7 +183,7 @@ struct tachy_plan_kernels {
     double (*total)(const float *x, int64_t n);
     // The largest of x[0..n-1], n >= 1, or the smallest; NaN if one of them is.
     float (*most)(const float *x, int64_t n, bool least);
-    // Nothing but multiply-adds: rounds * 24 of one vector each. What the processor can do.
+    // Only multiply-adds, rounds * 24 of one vector each: measures the processor's peak.
     float (*peak)(int rounds);
 };
 

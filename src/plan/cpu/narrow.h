@@ -14,8 +14,7 @@ struct tachy_narrow {
     ptrdiff_t line; // floats of one channel's line, padding at both ends included
 };
 
-// Whether the shape is one for this: one group, stride 1, several taps, and so few outputs that it
-// pays with these kernels.
+// True if the shape suits this: one group, stride 1, several taps, and so few outputs that it pays with these kernels.
 bool tachy_narrow_fits(const struct tachy_conv_shape *s, const struct tachy_plan_kernels *k);
 // `s` must be good (tachy_conv_init() takes it) and fit.
 void tachy_narrow_init(struct tachy_narrow *c, const struct tachy_conv_shape *s,

@@ -11,8 +11,8 @@
 // tachy_plan_cpu (plan/backend.h) is the same for who knows no back end by name.
 struct tachy_cpu_plan;
 
-// Whether the plan can run this node, whose shapes hold (tachy_graph_verify()): NULL, or why not,
-// a static string that follows "is not built: ".
+// Checks whether the plan can run this node, whose shapes are verified (tachy_graph_verify()): NULL, or why not, a
+// static string that follows "is not built: ".
 const char *tachy_cpu_refuses(const struct tachy_node *n);
 
 // Compiles `g`, whose layouts are set (tachy_plan_layout()). Everything that the plan needs is
@@ -23,7 +23,7 @@ int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g
 void tachy_cpu_plan_close(struct tachy_cpu_plan **p);
 void tachy_cpu_plan_info(const struct tachy_cpu_plan *p, struct tachy_plan_info *info);
 
-// Which kernel runs each shape, one per line, for tachy_plan_params. The plan's memory.
+// The kernel for each shape, one per line, for tachy_plan_params. The plan's memory.
 const char *tachy_cpu_plan_choice(const struct tachy_cpu_plan *p);
 
 // A key for the choice of a graph on this machine: the graph before its passes, processor, instruction
@@ -35,9 +35,9 @@ int tachy_cpu_plan_key(const struct tachy_graph *g, char *key);
 // float32 in the graph lies there in that type, aligned to it. TACHY_ERR_NOMEM: no memory
 // for a workspace; nothing else can fail.
 int tachy_cpu_plan_run(struct tachy_cpu_plan *p, const float *const in[], float *const out[]);
-// The same; end[i] becomes the time at which step i ended (tachy_now_ns()), for info.steps steps.
+// As tachy_cpu_plan_run(); end[i] receives the time at which step i ended (tachy_now_ns()), for info.steps steps.
 int tachy_cpu_plan_run_timed(struct tachy_cpu_plan *p, const float *const in[], float *const out[],
                              uint64_t *end);
 
-// What step `i` computes.
+// Describes step `i`.
 void tachy_cpu_plan_step(const struct tachy_cpu_plan *p, int i, struct tachy_plan_step *step);

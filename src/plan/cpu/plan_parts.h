@@ -127,7 +127,7 @@ struct plan_step {
             struct tachy_int8_end end;
             float in_zero;
             bool times; // a product of two tensors
-            ptrdiff_t bias, multiplier; // floats in the weights, int32_t if there are biases
+            ptrdiff_t bias, multiplier; // offsets in floats among the weights, int32_t if there are biases
         } int8;
     };
 };
@@ -143,17 +143,17 @@ struct plan_run {
     float *const *base;
 };
 
-// The memory of one run; with several threads each has scratch and bases of its own.
+// The memory of one run; with several threads each has its own scratch and bases.
 struct plan_workspace {
     struct plan_workspace *next;
-    struct tachy_team *team; // NULL: the caller alone
+    struct tachy_team *team; // NULL: only the caller
     float *arena, *scratch;
     float **guarded; // of a plan with a guard, in place of these two: tensors, then each thread's scratch
     int nb_guarded;
     float *base[]; // [threads][bases]
 };
 
-// The choice of kernels, as far as it is made.
+// The choice of kernels so far.
 struct plan_choice {
     char *text; // see tachy_cpu_plan_choice()
     int effort; // that it was made with
@@ -187,9 +187,9 @@ struct tachy_cpu_plan {
     struct plan_workspace *idle; // under the lock
 };
 
-// Whether a convolution and the node behind it run as one (plan_joined.c).
+// True if a convolution and the node after it run as one (plan_joined.c).
 bool plan_joins(const struct tachy_node *n);
-// Makes one of two convolutions' steps, the second of which comes last. Their rows are set then.
+// Joins the steps of two convolutions, of which the second was added last. Their rows are then set.
 void plan_join(struct plan_step *first, struct plan_step *second);
 // Bytes of scratch that a step has in front of what its kernels use.
 size_t plan_joined_band(const struct plan_step *s);
@@ -204,16 +204,16 @@ void plan_guard_free(struct plan_workspace *w);
 // Before a run: takes the inputs, and nothing has been written yet. After it: gives the outputs.
 void plan_guard_begin(const struct tachy_cpu_plan *p, struct plan_workspace *w, const float *const in[]);
 void plan_guard_end(const struct tachy_cpu_plan *p, struct plan_workspace *w, float *const out[]);
-// Before a step: its scratch alone may be touched.
+// Before a step: makes only its own scratch accessible.
 void plan_guard_step(const struct tachy_cpu_plan *p, struct plan_workspace *w, const struct plan_step *s);
-// Whether a step is long enough, and has rows enough, for more than one thread.
+// True if a step is long enough, and has enough rows, for more than one thread.
 bool plan_worth_splitting(const struct plan_step *s);
 
 // tachy_cpu_refuses(), but values that nodes make may be float16: they are held as floats and not rounded, which is
 // for graphs that were made for another back end.
 const char *plan_refuses_form(const struct tachy_node *n);
 
-// Steps of a node (plan_steps.c, steps_*.c). What a node needs beside its operands comes from the plan.
+// Builds the steps of a node (plan_steps.c, steps_*.c). The plan supplies what a node needs besides its operands.
 struct plan_build {
     struct tachy_cpu_plan *plan;
     const struct tachy_graph *g;
@@ -223,8 +223,8 @@ struct plan_build {
     struct plan_kernel *kernels; // to be chosen and packed when all steps are there
     int nb_kernels;
 };
-// A convolution's step whose kernel is chosen at the end; s->conv has its default until then. What
-// `w` points to lives as long as the graph. TACHY_ERR_NOMEM.
+// A convolution step whose kernel is chosen at the end; until then s->conv has its default. The data of `w` must live
+// as long as the graph. TACHY_ERR_NOMEM.
 struct plan_kernel {
     int step;
     struct tachy_conv_weights w;
@@ -238,7 +238,7 @@ struct plan_packed *plan_pack(const struct tachy_conv *c, const struct tachy_con
 // Keeps packed weights, which become the plan's also on failure. TACHY_ERR_NOMEM.
 int plan_keep(struct tachy_cpu_plan *p, struct plan_packed *k);
 int plan_steps_of(struct plan_build *b, const struct tachy_node *n);
-// Those of one operator (steps_*.c).
+// Builds the steps of one operator (steps_*.c).
 typedef int plan_steps_fn(struct plan_build *b, const struct tachy_node *n);
 plan_steps_fn plan_steps_conv, plan_steps_deconv, plan_steps_matmul; // steps_conv.c
 plan_steps_fn plan_steps_unary, plan_steps_binary, plan_steps_pool, plan_steps_resize,
@@ -272,10 +272,10 @@ ptrdiff_t plan_constant(struct plan_build *b, const struct tachy_value *v);
 // The activation of a node and its slope.
 int plan_set_act(struct plan_build *b, struct plan_step *s, const struct tachy_node *n,
                  const struct tachy_value *slope);
-// A copy of `from` to where the graph's output `i` lies, where the value could not lie there.
+// Copies `from` to the graph's output `i`, if the value could not be placed there.
 int plan_copy_output(struct plan_build *b, const struct tachy_value *from, int i);
-// Zeroed floats in the plan's weights, aligned to 64 bytes: where they start, negative when out
-// of memory. Moves the weights.
+// Allocates zeroed floats among the plan's weights, aligned to 64 bytes: returns their offset, negative if out of
+// memory. Moves the weights.
 ptrdiff_t plan_weights(struct tachy_cpu_plan *p, size_t floats);
 struct plan_step *plan_step(struct plan_build *b); // NULL when out of memory
 void plan_needs_scratch(struct tachy_cpu_plan *p, struct plan_step *s, size_t bytes);

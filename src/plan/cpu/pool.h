@@ -8,8 +8,8 @@
 void tachy_pool_run(const struct tachy_plan_kernels *k, const struct tachy_pool_shape *s,
                     const struct tachy_view *in, const struct tachy_view *out, int row0, int row1);
 
-// Sums of rows row0..row1-1 of n * h into sums [n * h][c]: what an epilogue's `sums` holds
-// where the layer in front wrote them while writing its output.
+// Adds up rows row0..row1-1 of n * h into sums [n * h][c]: the content of an epilogue's `sums` if the layer before
+// wrote them with its output.
 void tachy_pool_rows(const struct tachy_plan_kernels *k, const struct tachy_view *in, float *sums,
                      int row0, int row1);
 

@@ -1,16 +1,16 @@
 #pragma once
 #include "plan/cpu/conv.h"
 
-// 3x3 convolutions of stride 1 by Winograd's minimal filtering F(m x m, 3 x 3): tiles of m x m outputs,
-// for which n x n (n = m + 2) products of the transformed input with transformed weights are added up
-// over the channels, 1/2.25 (m 2) or 1/4 (m 4) of the multiplications. Each of the n x n points is a
-// matrix product by the tiles of conv.h. A dilated convolution is one for each phase of its grid.
+// 3x3 convolutions of stride 1 by Winograd's minimal filtering F(m x m, 3 x 3): each tile of m x m outputs is computed
+// from n x n (n = m + 2) products of the transformed input with transformed weights, summed over the channels. It needs
+// 1/2.25 (m 2) or 1/4 (m 4) of the multiplications. Each of the n x n points is a matrix product by the tiles of
+// conv.h. A dilated convolution is one per phase of its grid.
 //
 // Order of use as in conv.h: init, packed_size and pack once, run any number of times and threads.
 //
-// Bits: other than those of conv.h, and the same for all sets, threads and parts: tiles start at fixed
-// places, each transform has one order, and the channels are added up in theirs. So a shape either
-// always runs like this or never: tachy_winograd_outputs() looks at the shape alone.
+// Bits: different from conv.h's, but the same for all instruction sets, threads and parts: tiles start at fixed places,
+// each transform and each sum over channels has a fixed order. So a shape always or never runs like this:
+// tachy_winograd_outputs() depends only on the shape.
 
 // m, or 0: directly. From costs of multiplications, transforms and weights that no cache holds, with a
 // margin; 4 is half as exact as direct sums and only for up to 256 channels (2 is more exact).

@@ -10,8 +10,8 @@
 
 // Inside of src/plan/cuda: a graph as launches over one arena in a GPU's memory.
 
-// An address in a step's arguments before a run: which base (place.h) and how many bytes behind it. 0: absent.
-// cuda_patch() makes an address of it.
+// An address in a step's arguments before a run: its base (place.h) and the offset in bytes. 0: absent. cuda_patch()
+// turns it into a device address.
 static inline cuda_address cuda_at(int base, size_t bytes) { return (cuda_address)(base + 1) << 48 | bytes; }
 
 enum cuda_kind {
@@ -44,7 +44,7 @@ enum cuda_conv {
     CUDA_CONV_STEM,
     CUDA_CONV_TMA,
     CUDA_CONV_GEMM,
-    CUDA_CONV_PAIR, // with the step behind it, in one kernel
+    CUDA_CONV_PAIR, // one kernel with the step that follows
     CUDA_CONV_DONE, // nothing is left to do: the step in front was a pair
     CUDA_CONVS
 };
@@ -52,7 +52,7 @@ struct cuda_way {
     enum cuda_conv kernel;
     int variant;
 };
-enum { CUDA_WAYS = 40, CUDA_GEMMS = 8 }; // of a step; algorithms of cuBLASLt among them
+enum { CUDA_WAYS = 40, CUDA_GEMMS = 8 }; // per step; cuBLASLt algorithms among them
 
 // Steps of one region that are not of one lane may run side by side (lanes.c).
 enum { CUDA_LANES = 4, CUDA_REGION = 64 }; // streams of a captured run, the run's own among them; nodes of a region
@@ -116,14 +116,14 @@ struct cuda_graph {
     cuda_address *ends;   // the tensors
 };
 
-// What one run needs. Taken by one run at a time on the host; runs that are queued on several streams follow each
-// other on the device by `done`.
+// Memory of one run. On the host one run uses it at a time; runs queued on several streams are ordered on the device by
+// `done`.
 struct cuda_workspace {
     struct cuda_workspace *next;
     void *memory; // arena, then scratch
     cuda_stream last; // stream of the last run
     bool used;
-    cuda_event done;  // behind the last run
+    cuda_event done;  // recorded after the last run
     struct cuda_graph graphs[CUDA_GRAPHS];
     int turn; // which of the graphs gives way
     cuda_stream stream; // of runs with host memory, and of captures
@@ -188,7 +188,7 @@ int cuda_open_mixed(struct tachy_plan **out, const struct tachy_graph *g, const 
 // scale comes from.
 enum cuda_scaled_role {
     CUDA_SCALED_CONV,
-    CUDA_SCALED_MEAN, // of a squeeze-and-excite, with its one or two convolutions and the cast behind it
+    CUDA_SCALED_MEAN, // mean of a squeeze-and-excite, with its one or two convolutions and the cast that follows
     CUDA_SCALED_OTHER, // a second mean, which the join adds, perhaps after its convolution
     CUDA_SCALED_JOIN,
     CUDA_SCALED_FIRST,
@@ -198,7 +198,7 @@ enum cuda_scaled_role {
 };
 struct cuda_scaled {
     const struct tachy_node *conv, *mean, *other, *join, *first, *second, *cast, *depthwise; // NULL: it has none, as all have but conv
-    size_t base, sums, between, scale, weights; // bytes in the arena, the others behind base
+    size_t base, sums, between, scale, weights; // bytes in the arena; the others are offsets from base
     cuda_address original;             // the weights as they are
     int parts;                         // of the depthwise convolution's sums; 0: it makes none
 };
@@ -206,7 +206,7 @@ struct cuda_scaled {
 // TACHY_ERR_NOMEM.
 int cuda_find_scaled(struct cuda_build *b);
 int cuda_place_scaled(struct cuda_build *b);
-// Whose `role` a node has; NULL: none.
+// The structure in which a node has `role`; NULL: none.
 struct cuda_scaled *cuda_scaled_of(const struct cuda_build *b, const struct tachy_node *n, enum cuda_scaled_role *role);
 const struct tachy_node *cuda_squeeze_ends(const struct cuda_scaled *s); // its last node, whose step does it all
 cuda_address cuda_behind(const struct cuda_scaled *s, size_t bytes);
@@ -220,29 +220,31 @@ int cuda_steps_scale(struct cuda_build *b, struct cuda_scaled *s);
 int cuda_open(struct tachy_plan **out, const struct tachy_graph *g, const struct tachy_plan_params *params);
 struct cuda_step *cuda_step(struct cuda_build *b, enum cuda_kind kind); // NULL: out of memory
 void cuda_needs_scratch(struct cuda_build *b, size_t bytes);
-// Zeroed bytes of weights: where they start, negative when out of memory. Moves the blob; a trial has none.
+// Allocates zeroed bytes among the weights: returns their offset, negative if out of memory. Moves the blob; a trial
+// has none.
 ptrdiff_t cuda_blob(struct cuda_build *b, size_t bytes);
 void cuda_store(void *to, enum tachy_dtype t, int64_t i, float v); // element i of a type of floats
-// Where a value lies, a constant among the weights in ONNX's order and its own type. False: out of memory.
+// The address of a value; a constant is put among the weights in ONNX's order and its own type. False: out of memory.
 bool cuda_value(struct cuda_build *b, const struct tachy_value *v, cuda_address *at);
 // `n` floats in a type of floats among the weights. 0: out of memory.
 cuda_address cuda_floats(struct cuda_build *b, enum tachy_dtype t, const float *from, int64_t n);
 struct tachy_nn_tensor cuda_tensor(const struct cuda_build *b, const struct tachy_value *v); // a computed one
-// The same of any picture with channels last; a constant goes among the weights as type `t`. False: out of memory, or a
-// constant of whole numbers.
+// As above, for any picture with channels last; a constant is put among the weights as type `t`. False: out of memory,
+// or a constant of integers.
 bool cuda_picture(struct cuda_build *b, const struct tachy_value *v, enum tachy_dtype t, struct tachy_nn_tensor *to);
 // An activation, whose slope (of PRelu, constant) goes among the weights. False: out of memory.
 bool cuda_act(struct cuda_build *b, const struct tachy_node *n, const struct tachy_value *slope, struct tachy_nn_act *to);
 static inline struct tachy_value *cuda_input(const struct tachy_node *n, int i) { return i < n->nb_in ? n->in[i] : NULL; }
-// plan_place_rules.pixel: of a network's picture that its first convolutions alone read, as conv_stem wants it, and of
-// pictures whose channels do not fill vectors. The first alone; 0: it is none.
+// plan_place_rules.pixel: elements per pixel for a network's input picture that only its first convolutions read (as
+// conv_stem wants it), and for pictures whose channels do not fill vectors. cuda_stem_pixel(): only the former. 0:
+// neither.
 int cuda_pixel(const struct tachy_value *v);
 int cuda_stem_pixel(const struct tachy_value *v);
-// Whether the Transpose behind a Resize takes over: planes are written at once.
+// True if the Resize also does the Transpose that follows: it writes planes directly.
 bool cuda_joins(const struct tachy_node *n);
-// Whether a product of computed matrices takes over the Transpose that reads it, and writes that one's output.
+// True if a product of computed matrices also does the Transpose that reads it, and writes that node's output.
 bool cuda_product_joins(const struct tachy_node *n);
-// Whether every product that reads what Transpose t makes can read its input instead.
+// True if every product that reads the output of Transpose t can read its input instead.
 bool cuda_turns(const struct tachy_node *t);
 
 // A convolution's weights as most of its kernels want them. 0: out of memory.
@@ -254,17 +256,17 @@ cuda_steps_fn cuda_steps_conv, cuda_steps_matmul, cuda_steps_elements, cuda_step
     cuda_steps_scatter, cuda_steps_top, cuda_steps_grid, cuda_steps_conv_int8, cuda_steps_int8;
 // Dimensions that a kernel goes through for GATHER_EACH or SCATTER_EACH of more than four.
 int cuda_picked_dims(const struct tachy_node *n);
-cuda_steps_fn cuda_steps_end; // what is behind a product: its third operand is added, then its function
+cuda_steps_fn cuda_steps_end; // the end of a product: adds its third operand, then applies its function
 // A dense tensor as [outer][n][inner], the marked axes being the n. False: they do not lie side by side.
 struct cuda_axes {
     int64_t outer, n, inner;
 };
 bool cuda_find_axes(const struct tachy_value *v, const bool *axis, struct cuda_axes *a);
-// Where it lies, as its layout says and without gaps. False: it has gaps, or out of memory.
+// The address of a value that is dense in its layout. False: it has gaps, or out of memory.
 bool cuda_dense(struct cuda_build *b, const struct tachy_value *v, cuda_address *at);
-// Whether the elements of both lie in the same order.
+// True if the elements of both have the same order in memory.
 bool cuda_same_order(const struct tachy_value *a, const struct tachy_value *b);
-// A copy of a value to where the graph's output `i` lies, where it could not lie there.
+// Copies a value to the graph's output `i`, if it could not be placed there.
 int cuda_copy_output(struct cuda_build *b, const struct tachy_value *v, int i);
 const char *cuda_refuses(const struct tachy_node *n);
 tachy_plan_pass_fn cuda_bytes; // bytes along an axis as floats (bytes.c)
@@ -280,7 +282,7 @@ int cuda_queue(struct tachy_plan *p, const void *const in[], void *const out[], 
 void cuda_why(struct tachy_plan *p, char *text, size_t size);
 // Bytes that a run counts: of its workspace, and of its inputs and outputs.
 size_t cuda_run_bytes(const struct cuda_plan *p);
-// Whether so many bytes more are within the limit; then they are counted.
+// True if this many more bytes are within the limit; they are then counted.
 bool cuda_count(struct cuda_plan *p, size_t bytes);
 int cuda_workspace_new(struct cuda_plan *p, struct cuda_workspace **out, const struct tachy_log *log);
 void cuda_workspace_free(struct cuda_plan *p, struct cuda_workspace *w);
@@ -293,7 +295,7 @@ void cuda_keep_lanes(struct cuda_build *b);
 bool cuda_pairs(const struct tachy_node *n);
 // ways.c: which kernels can run step `s`, a convolution; the first is the default.
 int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_way to[CUDA_WAYS]);
-// Whether such a pair is thought to be faster than its two steps.
+// True if such a pair is expected to be faster than its two steps.
 bool cuda_pair_pays(const struct cuda_plan *p, const struct cuda_step *s);
 // choice.c: opens what the steps need of libraries and settles each convolution's way.
 int cuda_choose(struct cuda_plan *p, const struct tachy_log *log);

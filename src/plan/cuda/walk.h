@@ -11,7 +11,7 @@ struct cuda_walk {
 // In the order in which the output lies, without dimensions of one element, and those that all walk through evenly as
 // one.
 void cuda_walk_simplify(struct cuda_walk *w);
-// Steps of a value where it lies; of a constant, which lies in ONNX's order.
+// Strides of a value as placed; a constant is in ONNX's order.
 void cuda_walk_strides(const struct cuda_build *b, const struct tachy_value *v, int64_t *to);
 // A walker and the dimensions as kernels take them, of at most TACHY_NN_RANK.
 void cuda_walk_operand(struct tachy_nn_operand *o, const struct cuda_walk *w, int i, cuda_address at, enum tachy_dtype t);

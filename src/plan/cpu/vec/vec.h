@@ -6,15 +6,15 @@
 #include <stdint.h>
 #include <string.h>
 
-// One vector of floats in the instruction set that this file is compiled for. Every file of
-// this folder is compiled once for each instruction set with the macro below and the
-// compiler's flags set by ../meson.build; what they define carries the set's name (ISA_NAME).
+// One vector of floats in the instruction set that this file is compiled for. Every file of this folder is compiled
+// once per instruction set, with the macro below and the compiler flags set by ../meson.build; its functions carry the
+// set's name (ISA_NAME).
 //
 // TACHY_VEC: 0 portable (vectors of the C compiler), 1 AVX2 + FMA, 2 AVX-512, 3 NEON.
 //
-// VF vector, VW floats in it. vmin and vmax return the second operand where one is not a
-// number, so vmax(low, v) keeps a NaN of v. vsmaller and vlarger are NaN where either is.
-// vpow2(v) is 2^n for v = VPOW2_ZERO + n, n whole in -126..127: v's last bits are n + 127.
+// VF is the vector type, VW the number of floats in it. vmin and vmax return the second operand if either is NaN, so
+// vmax(low, v) keeps a NaN of v. vsmaller and vlarger are NaN if either operand is. vpow2(v) is 2^n for v = VPOW2_ZERO
+// + n, integer n in -126..127: the low bits of v are n + 127.
 #define VPOW2_ZERO 12583039.0f // 1.5 * 2^23 + 127: floats here are whole numbers
 
 #ifndef TACHY_VEC
@@ -28,7 +28,7 @@
 #else
 #define VARRAY_FUNCTION
 #endif
-// The same for a pointer to such an array, where the function itself is to be watched.
+// As above, for a pointer to such an array if the function itself is instrumented.
 #if defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
 #define VARRAY_POINTER(p) __asm__("" : "+r"(p))
 #else

@@ -3,10 +3,10 @@
 
 #include "ref/ref_plan.h"
 
-// Activations of one vector. Relative error of exp, tanh, erf and what is made of them: a few
-// 2^-24 where the result is not tiny. exp reduces to |r| <= ln 2 / 2 and sums its Taylor
-// series to r^7; tanh and erf near zero are the minimax polynomials of Cephes (tanhf, erff;
-// S. L. Moshier), erf elsewhere formula 7.1.26 of Abramowitz and Stegun (1.5e-7 absolute).
+// Activations of one vector. The relative error of exp, tanh, erf and functions built on them is a few 2^-24 unless the
+// result is tiny. exp reduces to |r| <= ln 2 / 2 and sums its Taylor series to r^7; tanh and erf near zero are the
+// minimax polynomials of Cephes (tanhf, erff; S. L. Moshier), erf elsewhere formula 7.1.26 of Abramowitz and Stegun
+// (1.5e-7 absolute).
 
 // exp(x) / 2^n, for the n that is returned too
 static inline VF vexp_part(VF x, VF *whole)
@@ -29,16 +29,16 @@ static inline VF vexp(VF x)
     return vmul(vmul(p, vexp2i(half)), vexp2i(vsub(n, half)));
 }
 
-// exp(x) with x cut to -87..87, where one step does.
+// exp(x) with x clamped to -87..87, if that takes one step.
 static inline VF vexp_cut(VF x)
 {
     VF n, p = vexp_part(vmin(vset1(87.0f), vmax(vset1(-87.0f), x)), &n);
     return vscale2(p, n);
 }
 
-// under = 1 + 2^t, t = -x / ln 2, with x cut as above: 2^t is 2^n 2^-r for a whole n and |r| <= 1/2. The series is fitted to
-// 2^-r with a relative error of 2e-9. EACH(M, c) is M(k, c) for vectors k side by side: one alone waits for each result before
-// the next operation, for longer than a processor looks ahead. Named variables, as in vec_finish.h.
+// under = 1 + 2^t, t = -x / ln 2, with x clamped as above: 2^t is 2^n 2^-r for an integer n and |r| <= 1/2. The series
+// is fitted to 2^-r with a relative error of 2e-9. EACH(M, c) expands to M(k, c) for several vectors k: a single one
+// would stall on each result for longer than a processor looks ahead. Named variables, as in vec_finish.h.
 #define U_CUT(k, c) const VF cut##k = vmin(vset1(c), vmax(vset1(-(c)), x##k));
 #define U_WHOLE(k, c) const VF whole##k = vfma(cut##k, vset1(-(c)), vset1(VPOW2_ZERO)); // the sum rounds
 #define U_PART(k, c) VF r##k = vfma(cut##k, vset1(c), vsub(whole##k, vset1(VPOW2_ZERO)));
@@ -148,7 +148,7 @@ static inline VF vprelu(VF x, VF slope)
     return vselect_lt(x, vset1(0), vmul(slope, x), x);
 }
 
-// Those too long to be written out for each accumulator of a tile.
+// Activations too long to be inlined for each accumulator of a tile.
 static inline VF vact_long(enum tachy_act_kind kind, VF x, float a)
 {
     switch (kind) {

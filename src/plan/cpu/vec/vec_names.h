@@ -2,7 +2,7 @@
 #include "plan/cpu/kernels.h"
 #include "plan/cpu/vec/vec.h"
 
-// What the files of this folder define for each instruction set; kernels.c collects them.
+// Functions that the files of this folder define for each instruction set; kernels.c collects them.
 void ISA_NAME(tachy_unary)(float *y, const float *x, int n, const struct tachy_act *act);
 void ISA_NAME(tachy_binary)(const struct tachy_binary_row *r);
 void ISA_NAME(tachy_lerp)(float *y, const float *a, const float *b, float t, int n);
