@@ -3,7 +3,7 @@
 #define MS 1000000u
 
 static const uint64_t WINDOW = 250 * MS;
-enum { BAD_ONE_IN = 50 }; // a window is bad where more than one frame in so many missed
+enum { BAD_ONE_IN = 50 }; // a window is bad if more than one frame in this many missed
 
 static const struct {
     const char *name, *now, *again;

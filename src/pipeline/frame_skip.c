@@ -83,7 +83,7 @@ void tachy_frame_skip_take(struct tachy_frame_skip *s, unsigned allowed, unsigne
     }
 }
 
-// Of an eye.
+// Saved state of an eye.
 struct saved {
     struct tachy_signature last;
     int32_t known, inferred;

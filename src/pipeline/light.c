@@ -30,8 +30,8 @@ int light_open_decode(struct light_lane *l)
     return err;
 }
 
-// Goes on where the round before ended: opening is not decoding, and the beginning of a file is
-// not the whole of it.
+// Continues where the previous round ended, because opening is not decoding and the beginning of a file is not typical
+// of all of it.
 static int lane_decode(struct light_lane *l)
 {
     uint64_t now = tachy_now_ns();
@@ -96,7 +96,7 @@ static int open_encode(struct light_lane *l)
     return err < 0 ? err : encode_one(l, 0);
 }
 
-// The frames behind the first, however long opening took.
+// Counts the frames after the first, however long opening took.
 static int lane_encode(struct light_lane *l)
 {
     int err = TACHY_OK;
@@ -116,7 +116,7 @@ static bool is_of(const tachy_task *t, int i, int step)
     return t->stage[i]->step == step && !tachy_stage_of_nobody(t->stage[i]);
 }
 
-// Whether the task has such a stage, with these flags.
+// True if the task has such a stage with these flags.
 static bool has_step(const tachy_task *t, int step, unsigned flags)
 {
     for (int i = 0; i < t->nb_stages; i++)
@@ -147,7 +147,7 @@ static int run_stages(struct light_lane *l, int from, int end, int first, int n)
 
 static int group_at(const struct light_lane *l, int first) { return TACHY_MIN(l->b->group, l->b->nb_frames - first); }
 
-// Where the stages end that run together from `from` on: the step's, all of them with a state or none.
+// End of the stages that run together from `from` on: the step's, either all with a state or all without.
 static int together(const tachy_task *t, int from, int step)
 {
     bool ordered = tachy_stage_has_state(t->stage[from]);
@@ -213,7 +213,7 @@ static void *lane_main(void *arg)
     return NULL;
 }
 
-// Lets n lanes begin, once each is ready, for this long; not at all where one could not be opened.
+// Once all lanes are ready, lets n lanes run for this long; not at all if one could not be opened.
 static void begin(struct light_bench *b, const struct light_lane *lanes, int n, double seconds)
 {
     pthread_mutex_lock(&b->lock);
@@ -239,7 +239,7 @@ int light_in_threads(void *lanes, size_t size, int n, void *(*main)(void *))
     return started == n ? TACHY_OK : TACHY_ERR_AGAIN;
 }
 
-// Frames a second of `n` lanes side by side, 0 with *err set where one failed.
+// Frames per second of `n` parallel lanes; 0 with *err set if one failed.
 static double rate_of(struct light_bench *b, struct light_lane *lanes, int n, int step, int *err)
 {
     pthread_t threads[LIGHT_LANES];
@@ -308,7 +308,7 @@ static int make_item(struct light_lane *l, int i)
     return t->item_size && !item->priv ? TACHY_ERR_NOMEM : TACHY_OK;
 }
 
-// Items of a group through a span: one by one where that is ordered.
+// Passes the items of a group through a span: one by one if it is ordered.
 static int prepare_span(struct light_lane *l, const struct pipeline_span *s, int first)
 {
     int err = TACHY_OK, n = group_at(l, first), each = s->kind == SPAN_ORDERED ? 1 : n;
@@ -404,7 +404,7 @@ static int encoders_rate(void *user, int n, double *rate)
     return err;
 }
 
-// As many sessions of a device's encoders as give the most, or as it allows.
+// Uses the number of the device's encoder sessions with the highest rate, or as many as it allows.
 static int measure_nvenc(struct light_bench *b, struct light_lane *lanes, int n, struct tachy_light *l)
 {
     int *best = &l->copies[b->encode], before = *best;
@@ -421,7 +421,7 @@ static int measure_encode(struct light_bench *b, struct light_lane *lanes, int n
         return TACHY_OK;
     if (l->of[b->encode] == TACHY_RESOURCE_NVENC)
         return measure_nvenc(b, lanes, n, l);
-    // One encoder with threads of its own, then one per core, if there is room for them: what gives the most counts.
+    // One encoder with its own threads, then one per core, if there is room for them: the better one counts.
     double one = rate_of(b, lanes, 1, b->encode, &err), many = 0;
     if (err == TACHY_OK && n > 1)
         many = rate_of(b, lanes, n, b->encode, &(int){0});
@@ -458,7 +458,7 @@ static int measure_round(struct light_bench *b, struct light_lane *lanes, int n,
     return err || !cores ? err : measure_encode(b, lanes, l->of[b->encode] == TACHY_RESOURCE_NVENC ? all : n, l);
 }
 
-// Whether a worker's steps are the cores' in part.
+// True if part of a worker's work uses the cores.
 static bool has_cores(const tachy_task *t, const struct tachy_light *l)
 {
     for (int i = 0; i < t->nb_stages; i++)
@@ -467,7 +467,7 @@ static bool has_cores(const tachy_task *t, const struct tachy_light *l)
     return false;
 }
 
-// Whether a GPU does the work of stages that have no model, and of none that has.
+// True if a GPU does the work of some stages without a model, and of no stage with one.
 static bool only_queues(const struct light_bench *b)
 {
     const tachy_task *t = b->p->task;

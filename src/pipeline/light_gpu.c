@@ -49,8 +49,7 @@ static void *open_main(void *arg)
     return NULL;
 }
 
-// What NVDEC had decoded ahead when the others began counts for nobody, and neither does what it works at
-// in the end.
+// Frames that NVDEC had decoded ahead when the others began are not counted, nor are those in progress at the end.
 static void *decode_main(void *arg)
 {
     struct light_lane *l = arg;
@@ -66,7 +65,7 @@ static void *decode_main(void *arg)
         tachy_frame_unref(&f);
         if (l->err != TACHY_ERR_EOF)
             continue;
-        // Again from the beginning; the decoder stays, where the input can be seeked in.
+        // Starts again from the beginning; keeps the decoder if the input can seek.
         l->err = tachy_source_seek(l->source, 0, INT64_MIN);
         if (l->err == TACHY_OK)
             continue;
@@ -90,8 +89,8 @@ struct sessions {
     double seconds, most; // the highest rate so far
 };
 
-// Frames a second of n sessions together, *rate is 0 before; 0 if the device has no room for so many. A loaded machine may need
-// longer for a first frame than it was given.
+// Frames per second of n sessions together; *rate is 0 on entry, and stays 0 if the device has no room for n. On a
+// loaded machine a first frame may need longer than the time given.
 static int sessions_rate(void *user, int n, double *rate)
 {
     const struct sessions *s = user;
@@ -111,7 +110,7 @@ static int sessions_rate(void *user, int n, double *rate)
     return err;
 }
 
-// As sessions_rate(), and once more if that is no gain: sessions that have just begun may have got in each other's way.
+// As sessions_rate(), repeated once if there is no gain: sessions that have just started may have disturbed each other.
 static int sessions_gain(void *user, int n, double *rate)
 {
     struct sessions *s = user;

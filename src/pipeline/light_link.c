@@ -5,8 +5,8 @@
 #include "cuda/rates.h"
 #include "media/device.h"
 
-// What a frame's copies between device and host cost: its pictures by how many of them get across a second, as they are
-// copied in a run and alone, from as many threads as give the most; the rest, a few masks, by the link's own rate.
+// Cost of a frame's copies between device and host. Pictures: the number copied per second, as a run copies them but
+// with nothing else running, from the best number of threads. The rest, a few masks: by the link's own rate.
 
 enum { MOST_LANES = 8, PICTURES = 4 };
 

@@ -2,8 +2,7 @@
 
 static unsigned bit(enum tachy_degrade e) { return 1u << e; }
 
-// What the controller may do: taking over similar frames' results is no step down where it is
-// done anyway.
+// Steps that the controller may take: reusing similar frames' results is no step if it is done anyway.
 static unsigned steps(const struct tachy_live *l, unsigned declared)
 {
     unsigned s = declared & (bit(TACHY_DEGRADE_SMALL_INPUT) | bit(TACHY_DEGRADE_SMALL_BATCH));
@@ -52,8 +51,8 @@ static void shed(struct tachy_live *l, enum tachy_shed_stage stage, enum tachy_s
     judge(l, true, now);
 }
 
-// Whether this frame is one too many for target_fps. Frames are taken at the first arrival behind each tick
-// of a clock of that rate, so that the mean holds though arrivals jitter; after a pause it starts again.
+// True if this frame exceeds target_fps. Takes the first frame that arrives after each tick of a clock of that rate, so
+// that the mean rate holds even if arrivals jitter; after a pause the clock restarts.
 static bool too_many(struct tachy_live *l, uint64_t now)
 {
     uint64_t period = (uint64_t)(1e9 / l->p.target_fps);
@@ -124,8 +123,8 @@ static unsigned allowed(const struct tachy_live *l)
     return l->can_reuse ? a | (l->p.frame_skip ? bit(TACHY_DEGRADE_SIMILAR) : 0) : 0;
 }
 
-// Whether the item is worked on, and how. Without the lock but where said: signatures take time,
-// and only the thread that has the ticket is here.
+// Decides whether and how the item is processed. Without the lock unless stated otherwise: signatures take time, and
+// only the thread that has the ticket is here.
 static bool decide(struct tachy_live *l, struct tachy_item *item, uint64_t now)
 {
     enum tachy_shed_reason reason;

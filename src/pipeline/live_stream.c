@@ -25,7 +25,7 @@ struct live_stream {
 
 static uint64_t clock_at(const struct live_stream *ls, uint64_t ticks)
 {
-    // What came before the epoch, or on another core a moment earlier, came with it.
+    // A time before the epoch, or a moment earlier on another core, counts as the epoch.
     uint64_t since = ticks > ls->epoch ? ticks - ls->epoch : 0;
     return CLOCK_START + tachy_ticks_ns(since);
 }
@@ -49,8 +49,8 @@ static int send_end(struct live_stream *ls)
     return tachy_stream_push(ls->stream, NULL);
 }
 
-// A stream that has failed takes no ticket, and says so to whoever pulls. One that cannot take it fails:
-// nobody else would hear of it where a worker sends.
+// A failed stream takes no ticket, and pull reports that. A stream that cannot take one fails: if a worker sends,
+// nobody else would notice.
 static int send_ticket(struct live_stream *ls, tachy_frame *f)
 {
     int err = tachy_stream_push(ls->stream, f);
@@ -59,7 +59,7 @@ static int send_ticket(struct live_stream *ls, tachy_frame *f)
     return err;
 }
 
-// Sends a ticket or the end where one is due.
+// Sends a ticket or the end if one is due.
 static void kick(void *user)
 {
     struct live_stream *ls = user;
@@ -78,7 +78,7 @@ static void ask_batch(struct live_stream *ls, bool small)
         pipeline_batch_degrade(ls->stream, small);
 }
 
-// What the controller decided that is not an item's.
+// Applies the controller's decisions that concern the stream rather than an item.
 static void heed(struct live_stream *ls)
 {
     if (ls->batches)

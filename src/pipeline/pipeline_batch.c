@@ -46,7 +46,7 @@ static void item_back(tachy_stream *s, int64_t seq)
     pthread_mutex_unlock(&p->lock);
 }
 
-// Of a stream in the batcher.
+// Number of a stream in the batcher.
 static uint64_t number_of(const tachy_stream *s) { return (uint64_t)(uintptr_t)s; }
 
 static void eye_done(void *user, int err)

@@ -7,7 +7,7 @@ static bool same_rational(struct tachy_rational a, struct tachy_rational b)
     return (int64_t)a.num * b.den == (int64_t)b.num * a.den;
 }
 
-// What a task's start() may look at: frames of both go through the same steps.
+// Compares what a task's start() may look at: frames of both go through the same steps.
 static bool same_input(const struct tachy_video_info *a, const struct tachy_video_info *b)
 {
     return a->format == b->format && a->width == b->width && a->height == b->height &&

@@ -9,7 +9,7 @@ static struct pipeline_job *at(const struct pipeline_queue *q, uint32_t n)
     return &q->v[n & (q->capacity - 1)];
 }
 
-// Of what is written under the lock alone: no locked instruction.
+// For values that are written only under the lock: avoids a locked instruction.
 static void add_to(_Atomic int *v, int n)
 {
     atomic_store_explicit(v, atomic_load_explicit(v, memory_order_relaxed) + n, memory_order_relaxed);
@@ -66,8 +66,8 @@ void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job
 int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int most)
 {
     int n = 0;
-    // What is nearest to its end goes first: it frees memory and is still in the cache. Beside a GPU the two
-    // take turns: a frame that waits for a worker holds a surface that its decoder needs.
+    // The items nearest to their end go first: that frees memory, and they are still in the cache. With a GPU the two
+    // queues take turns, because a frame that waits for a worker holds a surface that its decoder needs.
     int limit = p->grouped ? PIPELINE_BATCH : most;
     for (; n < limit && (count(&p->composite) || count(&p->infer)); n++) {
         bool infer = !count(&p->composite) || (p->in_turns && p->took_composite && count(&p->infer));

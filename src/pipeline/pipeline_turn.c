@@ -8,7 +8,8 @@ static bool parked_at(tachy_stream *s, int64_t seq, int k)
     return seq < atomic_load(&s->next_push) && atomic_load(&slot->state) == SLOT_PARKED && slot->span == k;
 }
 
-// Whether all that an item of span k is to see of those after it is there: they are parked before the span, or never come.
+// True if all later items that an item of span k shall see are there: they are parked before the span, or will never
+// come.
 static bool ahead_is_there(tachy_stream *s, int64_t seq, int k)
 {
     for (int64_t n = seq + 1; n <= seq + s->span[k].ahead; n++) {
@@ -38,7 +39,7 @@ int pipeline_turn_later(tachy_stream *s, int k, int64_t seq, struct tachy_item *
     return n;
 }
 
-// Whether the next item in order is parked there, and those that it waits for. Positions without one are passed.
+// True if the next item in order is parked there, with those that it waits for. Skips positions without one.
 static bool is_there(tachy_stream *s, int k)
 {
     struct pipeline_turn *t = &s->turn[k];
@@ -89,8 +90,8 @@ void pipeline_turn_look_all(tachy_stream *s)
             look(s, k);
 }
 
-// Whether the worker that had the turn takes the next ones too and leaves what it has brought so far to others. Items that go
-// through their steps together stay together instead.
+// True if the worker that had the turn also takes the following ones and leaves the items that it has brought so far to
+// others. Items that go through their steps together stay together instead.
 static bool keeps_turns(const tachy_stream *s)
 {
     const struct tachy_pipeline *p = s->pipeline;

@@ -74,7 +74,7 @@ void pipeline_item_failed(tachy_stream *s, int64_t seq, const char *stage, int e
     pipeline_wake_stream(s);
 }
 
-// What holds of the decoded picture once its pixels are not needed.
+// Keeps the head of the decoded picture once its pixels are not needed.
 static void keep_head(struct tachy_item *item)
 {
     item->head = *item->in;
@@ -89,7 +89,7 @@ static bool runs_nothing(const tachy_stream *s, const struct tachy_item *item)
 
 // ---- Items that a worker carries together ----
 
-// Of one stream, all at one span; those that are over or parked leave it. An item alone is a group of one.
+// Items of one stream at one span; items that are finished or parked leave the group. A single item is a group of one.
 struct group {
     struct pipeline_worker *w;
     tachy_stream *s;
@@ -264,7 +264,7 @@ static int copy_results(tachy_stream *s, struct tachy_item *item)
     return err;
 }
 
-// Who keeps checkpoints is told of each ordered stage.
+// Reports each ordered stage to the owner of checkpoints.
 static int tell(tachy_stream *s, const struct pipeline_span *span, int64_t frame_id)
 {
     int err = span->copies ? s->after(s->after_user, NULL, &s->kept, frame_id) : TACHY_OK;
@@ -440,7 +440,7 @@ static void work_from(struct pipeline_worker *w, const struct pipeline_job *jobs
         pipeline_turn_over(g.s, g.k, last, NULL);
 }
 
-// What a worker has taken, in as few groups as there can be.
+// Works on the jobs that a worker has taken, in as few groups as possible.
 static void work_all(struct pipeline_worker *w, const struct pipeline_job *jobs, int n)
 {
     bool taken[PIPELINE_BATCH] = {0};
@@ -502,10 +502,11 @@ static void idle(struct pipeline_worker *w)
     p->waking = false;
 }
 
-// A worker that only puts work on another device has time. After few jobs it rests, longer and longer, until some have come
-// that go together, and nobody is woken for each of them. Of several that rest one comes by itself, the others when there is
-// enough to do: else each would find a part of what goes together. Not if frames are live, and not between turns: one job
-// at a time is ready then, and the next one comes when it is done. Under the lock.
+// A worker that only queues work on another device has spare time. After few jobs it pauses, longer and longer, until
+// several jobs that go together have come, and nobody is woken for each of them. Of several pausing workers one wakes
+// by a timeout, the others when there is enough to do: otherwise each would find only a part of the jobs that go
+// together. Not with live frames, and not between turns: then one job at a time is ready, and the next one comes when
+// it is done. Under the lock.
 static void rest(struct pipeline_worker *w, int done)
 {
     struct tachy_pipeline *p = w->pipeline;
@@ -550,9 +551,8 @@ static int take(struct pipeline_worker *w, struct pipeline_job *jobs, int done)
     return n;
 }
 
-// Workers fill the cores, but the one thread that decodes or encodes must not queue behind them:
-// what it is late with, all of them wait for. In mode live a frame waits for them. Returns whether
-// the pipeline has live streams.
+// Workers fill the cores, but the single thread that decodes or encodes must not queue behind them: they would all wait
+// for what it is late with. In mode live a frame waits for the workers. Returns true if the pipeline has live streams.
 static bool schedule(const struct pipeline_worker *w, bool first)
 {
     bool prompt = atomic_load_explicit(&w->pipeline->prompt, memory_order_relaxed);

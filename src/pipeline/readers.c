@@ -11,10 +11,9 @@ enum {
     SESSION_WAITING = 100, // pictures of one that wait for those before them
 };
 
-// Pictures that must stay until they are in order would fill the host's memory with more than one
-// decoder; there the decoder's own threads are the better use of the cores. On a GPU they wait in its
-// memory, and as many decoders work as fill the room for them.
-// Who must see frames in order as they are read has one decoder.
+// With more than one decoder, pictures that must stay until they are in order would fill the host's memory; the
+// decoder's own threads then use the cores better. On a GPU they wait in its memory, and as many decoders work as its
+// room allows. A task that must see frames in reading order has one decoder.
 static bool one_decoder(const struct run_readers *r)
 {
     return r->resume || r->paced || live_stream_policy(r->live) ;
@@ -45,7 +44,7 @@ static bool divides(tachy_source *s) { return s->ops->divides && s->ops->divides
 bool run_readers_could_be_more(const struct run_readers *r)
 {
     const struct tachy_source_params *p = &r->source->params;
-    // Where several were asked for and there is one, the input is not suited.
+    // If several were requested and there is one, the input is not suitable.
     bool refused = r->nb == 1 && wanted_decoders(r) > 1;
     return !one_decoder(r) && !refused && divides(r->source) && p->every_nth <= 1 && !p->max_frames &&
            r->nb < TACHY_MIN(tachy_cpu_count(), READERS_MAX);

@@ -19,7 +19,7 @@
 // same pictures is noticed, and the input is read from its beginning instead.
 enum { CHECKED = 2 };
 
-// What is kept of a frame that was read shortly before a cut.
+// Data kept about a frame that was read shortly before a cut.
 struct mark {
     int64_t id, pts;
     uint64_t pixels;
@@ -197,7 +197,7 @@ static int compare(const struct tachy_resume *r, json_t *was, json_t *is)
     return TACHY_OK;
 }
 
-// Whether the task saves all that it keeps from frame to frame.
+// True if the task can save its whole state between frames.
 static bool can_save(const tachy_task *t, bool frame_skip)
 {
     for (int i = 0; i < t->nb_stages; i++)
@@ -221,7 +221,7 @@ int tachy_resume_open(struct tachy_resume **out, const struct tachy_run_params *
     checkpoint_open(&r->states);
     json_t *is = NULL;
     int err = describe(r, &is);
-    // Where no frame is kept nothing is lost by beginning with what is asked for now.
+    // If no frames are kept, nothing is lost by starting afresh with the current request.
     if (r->job->begun && !json_integer_value(json_object_get(r->job->record, "frames"))) {
         json_object_clear(r->job->record);
         r->job->begun = false;
@@ -290,7 +290,7 @@ static int add(struct tachy_resume *r, int64_t id, int part, struct checkpoint_b
     return checkpoint_add(&r->states, id, part, b, err);
 }
 
-// Whose turn it is.
+// Called after a stage's turn.
 static int after(void *user, const struct tachy_stage *st, const void *state, int64_t frame_id)
 {
     struct tachy_resume *r = user;
@@ -314,7 +314,7 @@ static void after_look(void *user, const struct tachy_frame_skip *s, int64_t fra
 
 // ---- cuts
 
-// The marks of the frames before `cut`, of which the older ones are forgotten.
+// The marks of the frames before `cut`; older ones are dropped.
 static int record_marks(struct tachy_resume *r, int64_t cut)
 {
     json_t *all = json_array();
@@ -489,7 +489,7 @@ bool tachy_resume_all_in(const struct tachy_resume *r)
     return r && json_object_get(r->job->record, "all_in");
 }
 
-// What the run keeps from frame to frame, and who tells it.
+// Registers the states that the run keeps between frames, with the callbacks that save them.
 static void watch(struct tachy_resume *r, tachy_stream *stream)
 {
     const tachy_task *t = r->p->task;
@@ -526,7 +526,7 @@ int tachy_resume_start(struct tachy_resume *r, tachy_stream *stream, struct live
 
 // ---- the end
 
-// Where the streams beside the video come from: the input, read once more from its beginning.
+// Source of the streams besides the video: the input, read once more from its beginning.
 struct again {
     const int *stop;      // the run's; may be NULL
     tachy_source *source; // NULL: nothing but the video is wanted

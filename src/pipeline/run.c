@@ -10,7 +10,7 @@
 // A run: threads read the source and push (readers.c), the pipeline's workers work, the calling
 // thread pulls, writes to the sink and reports progress.
 
-enum { WARM_POINTS = 8 }; // fewer behind the warm-up, and the whole run gives the steady rate
+enum { WARM_POINTS = 8 }; // with fewer points after the warm-up, the steady rate is that of the whole run
 
 static double since_s(uint64_t start_ns) { return (double)(tachy_now_ns() - start_ns) * 1e-9; }
 
@@ -59,7 +59,7 @@ static void read_steps(const struct run *r, struct tachy_summary *s, struct tach
     tachy_aligned_free(all);
 }
 
-// What can be said while the run goes on; `paused_s`: not counted. Any thread.
+// Reads the figures that are available while the run goes on; `paused_s`: not counted. Any thread.
 static void read_figures(const struct run *r, double paused_s, struct tachy_summary *s, struct tachy_prof *sum)
 {
     s->workers = atomic_load(&r->pipeline->active);
@@ -171,8 +171,8 @@ static void tune_workers(struct run *r)
         pipeline_set_workers(r->pipeline, n);
 }
 
-// Seconds since the steady part began: once the first frame is written and each decoder has given one, but no later than the time
-// limit after the first frame. Below 0: it has not begun.
+// Seconds since the steady part began: when the first frame is written and each decoder has given one, but no later
+// than the time limit after the first frame. Negative: it has not begun.
 static double steady_s(struct run *r)
 {
     if (!atomic_load(&r->written))
@@ -219,8 +219,7 @@ static double steady_rate(const struct run *r)
     return busy_s > 0 ? TACHY_MIN(rate, (double)atomic_load(&r->written) / busy_s) : rate;
 }
 
-// Several decoders that are stopped leave gaps; what lies behind the first is not written, as
-// with one decoder.
+// Several decoders leave gaps when they are stopped; frames after the first gap are not written, as with one decoder.
 static bool ends_here(struct run *r, int64_t at, int64_t *next)
 {
     bool gap = at > *next;

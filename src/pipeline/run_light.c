@@ -27,7 +27,7 @@ static char *key_of(const struct run_light *l, int i)
         k->params.encode == TACHY_ENCODE_CPU ? " on the CPU" : k->params.encode == TACHY_ENCODE_NVENC ? " on NVENC" : "", gpu);
 }
 
-// One GPU, where the task has several.
+// Measures one GPU, if the task has several.
 static int measure(struct run_light *l, int i)
 {
     const struct tachy_source_params *of = &l->p->source->params;
@@ -67,7 +67,7 @@ static int measure_all(struct run_light *l)
     return err;
 }
 
-// That there will be none, and why.
+// Logs that there will be no light ratio, and why.
 static void said(const struct run_light *l, int err)
 {
     if (err == TACHY_ERR_UNSUPPORTED)
@@ -98,7 +98,7 @@ void run_light_begin(struct run_light *l, const struct tachy_run_params *p, cons
     tachy_forget_peak_memory(); // calibration is not the job
 }
 
-// What the cores do, and the encoder, is the same for all GPUs and measured with the first.
+// The work of the cores and the encoder is the same for all GPUs and measured with the first.
 static void add_shared(struct tachy_light_times *t, const struct tachy_light_times *first)
 {
     for (int s = 0; s < TACHY_MAX_STEPS; s++)

@@ -6,7 +6,7 @@
 enum {
     ITEM_REST = 65536,   // bytes of an item besides its pictures
     LEAST_RESTING = 4096,
-    GPU_DEPTH = 32,      // so many that several pictures can be finished at once
+    GPU_DEPTH = 32,      // enough for several pictures to finish at once
     MOST_WINDOW = 512, MOST_WINDOW_GPU = 4096,
     TURNS = 8,
     MOMENT_NS = 20000,   // that jobs taken at once may last
@@ -34,14 +34,14 @@ static int64_t device_fit(const struct sched_stream *s)
     return TACHY_MIN(s->device_room / 4 / (item + picture), GIB / item);
 }
 
-// What an item holds that is ahead of its turn, once the workers have done with it what they can.
+// Bytes held by an item that is ahead of its turn, after the workers have done all they can for it.
 static int64_t resting_bytes(const struct sched_stream *s)
 {
     int64_t picture = s->holds_input ? s->in_bytes : s->keeps_input ? s->out_bytes : 0;
     return TACHY_MAX(s->item_bytes + picture, LEAST_RESTING);
 }
 
-// What follows from depth and window.
+// Sets the bounds that follow from depth and window.
 static void set_reach(const struct sched_stream *s, struct sched_bounds *b)
 {
     // A GPU's frames rest in its memory, which is large, their composites in the host's.

@@ -1,6 +1,6 @@
 #include "pipeline/shed.h"
 
-enum { WEIGHT = 8 };                        // a new time counts for one in so many
+enum { WEIGHT = 8 };                        // weight of a new time in the mean: 1 / this
 static const uint64_t HALF_LIFE = 250000000; // of a mean that is not renewed, ns
 
 const char *tachy_run_mode_name(enum tachy_run_mode m)

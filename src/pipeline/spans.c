@@ -15,7 +15,7 @@ static int index_of_copies(const tachy_task *t)
     return -2;
 }
 
-// What follows from the stages that a span has.
+// Sets the span's properties from its stages.
 static void describe(const tachy_task *t, struct pipeline_span *s)
 {
     s->drops = !t->save || !tachy_task_flag(t, s->end, TACHY_STAGE_REGIONS); // who saves a region saves its frame

@@ -172,7 +172,7 @@ static json_t *entry_of(const struct tachy_item *item, int eye, const struct tac
     return o;
 }
 
-// Whether this frame and eye are to be saved now: claims them.
+// True if this frame and eye shall be saved now, which claims them.
 static bool claim(struct tachy_stage_save *s, int64_t id, int eye, const struct tachy_video_info *in)
 {
     if (id < 0 || id >= s->frames)

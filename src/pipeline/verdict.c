@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-// What a run knows about itself, for the verdict (profile/verdict.h). All since it began.
+// Collects a run's figures for the verdict (profile/verdict.h). All count from its start.
 
 // A thread's figures are of its whole life: outside of its steps it computes next to nothing, but
 // it waits for a core when it is woken up as well.
