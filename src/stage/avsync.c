@@ -75,7 +75,7 @@ struct texts {
     struct tachy_text json, csv;
 };
 
-// Whether a face speaks, and how its mouth fits.
+// Whether a face speaks, and how well its mouth fits the sound.
 struct match {
     const struct face *face; // NULL: none was seen
     struct tachy_sync_peak peak;

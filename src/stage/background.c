@@ -6,10 +6,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-// The picture behind people in mode replace, of each frame's time: in order, since a video is read along.
+// The background picture in mode replace, for each frame's time: in order, because a video is read along.
 
 enum {
-    AHEAD = 8,                 // pictures of a video that wait, of at most so many bytes
+    AHEAD = 8,                 // pictures of a video that may wait, within this many bytes
     AHEAD_BYTES = 64 << 20,
 };
 
@@ -27,7 +27,7 @@ struct background_reader {
     struct picture now, next; // of who asks
     bool still;               // one picture serves all
 
-    // Of the thread, before it starts of the opener
+    // Used by the thread, and before it starts by the opener
     tachy_source *source;
     struct tachy_convert *convert;
     double base_s; // when the current round of the video began

@@ -6,9 +6,9 @@
 
 #include <stdlib.h>
 
-// The picture behind people on the device that the item is composited on. One that comes again is copied once.
+// The background picture on the device on which the item is composited. A repeated picture is copied once.
 
-enum { MOST_THREADS = 16 }; // of the decoder: beside a device the cores have little else to do
+enum { MOST_THREADS = 16 }; // of the decoder: with a device the cores have little else to do
 
 struct pictures {
     struct tachy_stage *st;
@@ -131,7 +131,7 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
     tachy_frame_unref(&host);
 }
 
-// Whether a picture of a video can be brought to the stream's format and size on the device.
+// True if a video's picture can be converted to the stream's format and size on the device.
 static bool leaves(const tachy_task *t, const tachy_frame *f)
 {
     const struct tachy_video_info *in = &t->in;

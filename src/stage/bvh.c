@@ -18,7 +18,7 @@ static const struct joint {
     int parent;      // -1: the root
     int a, b;        // points
     int aim;         // joint that its bone ends at; -1: an end, which does not turn
-    int left, right; // joints whose line it turns with, beside its bone; 0: the bone alone turns it
+    int left, right; // joints whose line it turns with, besides its bone; 0: it turns only with the bone
 } joints[JOINTS] = {
     {"Hips", -1, 23, 24, 1, 10, 13},       {"Chest", 0, 11, 12, 2, 4, 7},       {"Neck", 1, 9, 10, 3, 0, 0},
     {"Head", 2, 7, 8, -1, 0, 0},           {"LeftShoulder", 1, 11, 11, 5, 0, 0}, {"LeftElbow", 4, 13, 13, 6, 0, 0},
@@ -154,7 +154,7 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
     }
 }
 
-// ---- Rotations: matrices of columns that are where the axes go
+// ---- Rotations: matrices whose columns are the rotated axes
 
 typedef double vec[3], mat[3][3];
 
@@ -228,7 +228,7 @@ static void rotation(const vec from, const vec to, mat m)
             m[i][j] = (i == j) + k[i][j] + m[i][j] / (1 + c);
 }
 
-// How each joint is turned in the room, by the directions at rest and now.
+// The rotation of each joint in world space, from the directions at rest and now.
 static void turns_of(const body_at rest, const body_at now, mat turn[JOINTS])
 {
     static const mat none = {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}};

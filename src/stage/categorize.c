@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-// Which of some texts describes a picture best: a class has a vector, the mean of its texts', and what is nearest to the
-// picture's vector scores most (Radford et al. 2021).
+// Finds the class whose texts describe a picture best: a class has a vector, the mean of its texts' vectors, and the
+// one nearest to the picture's vector gets the highest score (Radford et al. 2021).
 
 struct categorize {
     struct tachy_categories classes;
@@ -19,7 +19,7 @@ struct categorize {
     bool keep;      // the vector stays in the result
 };
 
-// Of an item.
+// Data of an item.
 struct item {
     struct tachy_regions list;
 };

@@ -32,7 +32,7 @@ static enum tachy_spill spill_by_name(const char *name)
          : !strcmp(name, "auto")  ? TACHY_SPILL_KEY   : TACHY_SPILL_OFF;
 }
 
-// Who keys a screen out wants its light gone, too.
+// Keying out a screen also removes its light by default.
 static enum tachy_spill spill_of(const tachy_settings *set)
 {
     const char *const *keys;
@@ -50,7 +50,7 @@ static enum tachy_pix alpha_of(const char *file, const char *format)
     return TACHY_PIX_RGBA;
 }
 
-// Of several outputs that differ, each converts what holds most.
+// With several outputs that differ, the format that holds most is chosen, and each output converts it.
 static enum tachy_pix alpha_format(const tachy_settings *set)
 {
     const char *const *outputs, *format = tachy_settings_str(set, "output.format");
@@ -104,9 +104,8 @@ enum tachy_edge tachy_edge_of(const tachy_settings *set)
     return !strcmp(name, "natural") ? TACHY_EDGE_NATURAL : !strcmp(name, "hard") ? TACHY_EDGE_HARD : TACHY_EDGE_SOFT;
 }
 
-// The ramp from probability to alpha. A matte keeps its soft values; a ramp over them would harden hair, so only who asks
-// for one gets it. Without a network there is nothing to be ramped. What is solved for has some haze, of which a tenth at
-// both ends is cut.
+// The ramp from probability to alpha. A matte keeps its soft values, because a ramp would harden hair, unless the user
+// asks for one. Without a network there is nothing to ramp. Solved alpha has some haze, so a tenth is cut at both ends.
 static void set_ramp(struct tachy_composite_stage *c, const struct tachy_stage *st, const tachy_settings *set)
 {
     struct tachy_composite_params *p = &c->params;

@@ -7,12 +7,12 @@
 
 #include <stdlib.h>
 
-// The picture that is written, composited on a device and fetched from there when it is pulled. Edge-guided upsampling is
-// part of it: the guide was made with the mask, the coefficients are made where they are used.
+// Composites the output picture on a device; it is downloaded when it is pulled. Edge-guided upsampling is part of
+// this: the guide was made with the mask, and the coefficients are computed where they are used.
 
 enum { MOST = DEVICE_GROUP };
 
-// What the stage keeps on a worker's part of a device.
+// The stage's data for a worker on a device.
 struct part {
     struct device_worker *g;
     tachy_composite_cuda *composite;
@@ -45,7 +45,7 @@ static int fill_chroma(struct device_group *p, tachy_frame *surface)
     return device_failed(p->g, p->g->cu->fill_async(chroma, 128, bytes, p->g->stream), "filling a surface");
 }
 
-// What the kernels write for `out`, *to: itself if it is a surface, else one of the worker's, *own, which is the
+// Grey is composited into the luma only.
 // caller's; NULL: it is not. Queues what the composite leaves of it.
 static int surface_for(struct device_group *p, tachy_frame *out, tachy_frame **own, tachy_frame **to)
 {

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-// What a network says as regions: its outputs through the decoders of its card (docs/models.md).
+// Regions from a network's outputs, by the decoders of its card (docs/models.md).
 
 const struct tachy_option tachy_decode_options[] = {
     {"regions.confidence", "conf", 0, TACHY_OPT_FLOAT, .max = 1, .group = "Regions", .aliases = "confidence",
@@ -118,7 +118,7 @@ static int worker_open(struct tachy_stage *st, int batch, void **worker)
 
 // ---- A frame
 
-// Of the regions, those of the classes that are kept, at most `limit`.
+// Keeps the regions of the selected classes, at most `limit`.
 static void filter(const struct tachy_decode_stage *d, struct tachy_regions *list)
 {
     int n = 0;
@@ -150,7 +150,7 @@ static int decode(const struct tachy_decode_stage *d, struct tachy_decode_worker
     return err;
 }
 
-// What is known of the frame: the views' regions, the left one's first.
+// Sets the item's regions: the views' regions, the left one's first.
 static int tell(const struct tachy_stage *st, struct tachy_item *item)
 {
     struct tachy_decode_item *di = tachy_stage_item(st, item);

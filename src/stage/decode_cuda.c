@@ -4,10 +4,10 @@
 
 #include <stdlib.h>
 
-// Regions of a network whose frames are on devices. The host decodes: what a network says is small beside the picture, and
-// suppression is a loop. So a group waits for its tensors, once, and for nothing else.
+// Regions of a network whose frames are on devices. The host decodes, because a network's output is small compared with
+// the picture, and suppression is a loop. So a group waits once for its tensors, and for nothing else.
 
-// What the stage keeps on a worker's part of a device.
+// The stage's data for a worker on a device.
 struct part {
     struct device_worker *g;
     struct tachy_decode_worker decode;

@@ -79,7 +79,7 @@ static int open_times(struct device_worker *g)
     return err < 0 ? err : tachy_gpu_timer_open(&g->copy_times, &p);
 }
 
-// Whether the stage keeps something for each worker on a device.
+// True if the stage keeps data for each worker on a device.
 static bool keeps_part(const struct tachy_stage *st) { return st->ops->worker_open && st->worker_of != st->index; }
 
 static int open_parts(struct device_worker *g)

@@ -26,7 +26,7 @@ struct device_flight {
     const struct tachy_cu *cu;
     const struct tachy_log *log;
     cuda_stream stream;
-    struct part next; // of the thread that adds; its frames go to the part that mark makes of it
+    struct part next; // for the thread that adds; its frames go to the part that mark makes of it
     pthread_mutex_t lock; // guards the parts that are marked and not done
     struct part parts[PARTS];
     _Atomic uint64_t marked, done;
@@ -77,7 +77,7 @@ void device_flight_close(struct device_flight **flight)
     free(f);
 }
 
-// The driver finds an event's context by itself; one that does not is asked from inside of it.
+// The driver finds an event's context itself; a driver that does not is asked with the context current.
 static int query(struct tachy_gpu *g, cuda_event e, const struct tachy_log *log, int *status)
 {
     *status = g->device.cu->event_query(e);
@@ -89,7 +89,7 @@ static int query(struct tachy_gpu *g, cuda_event e, const struct tachy_log *log,
     return TACHY_OK;
 }
 
-// Whether part `number` is done. After a failure nothing runs any more.
+// True if part `number` is done. After a failure nothing runs any more.
 static bool is_done(struct device_flight *f, uint64_t number)
 {
     int status = CUDA_OK;

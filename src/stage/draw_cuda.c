@@ -7,9 +7,9 @@
 
 #include <stdlib.h>
 
-// The regions drawn over a copy of the picture on the device, which is fetched when it is pulled.
+// Draws the regions over a copy of the picture on the device, which is downloaded when it is pulled.
 
-// What the stage keeps on a worker's part of a device.
+// The stage's data for a worker on a device.
 struct part {
     struct device_painter painter; // first
     struct tachy_shapes shapes; // of the item in hand

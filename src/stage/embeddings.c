@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// The vectors of all frames in one file, for searches: binary16, a row each, and beside it a line of JSON for each row.
+// The vectors of all frames in one file, for searches: binary16, one row each, and beside it one line of JSON per row.
 
 struct embeddings {
     char *path, *index;      // final names

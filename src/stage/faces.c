@@ -50,12 +50,13 @@ struct tachy_net_params faces_open(struct tachy_stage *st, const tachy_settings 
 
 // ---- A face
 
-// Where the eyes, the tip of the nose and the corners of the mouth are in a picture of 112 x 112 pixels that face networks are
-// trained with (ArcFace, Deng et al. 2019); half a pixel is added, since pixel edges are at integers here.
+// Positions of the eyes, the tip of the nose and the corners of the mouth in a picture of 112 x 112 pixels, as face
+// networks are trained (ArcFace, Deng et al. 2019). Half a pixel is added, since pixel edges are at integers here.
 static const double template[CORNERS][2] = {
     {38.7946, 52.1963}, {74.0318, 52.0014}, {56.5252, 72.2366}, {42.0493, 92.8655}, {71.2299, 92.7041}};
 
-// The same points of the mesh: the middle between the corners of an eye, the tip, the corners. Left in the picture first.
+// The same points of the mesh: the middle between the corners of each eye, the tip, the corners. The one on the
+// picture's left comes first.
 static void corners_of(const struct tachy_point *p, double to[CORNERS][2])
 {
     static const int pairs[CORNERS][2] = {{33, 133}, {362, 263}, {4, 4}, {61, 61}, {291, 291}};
@@ -89,7 +90,7 @@ static void view_of(const struct tachy_region *r, int side, struct tachy_view *v
                                                             ty - s * mx - c * my}};
 }
 
-// Degrees between where the face looks and the camera: the plane through forehead, chin and cheeks.
+// Angle between the face's direction and the camera, in degrees: from the plane through forehead, chin and cheeks.
 static double angle_of(const struct tachy_point *p)
 {
     const double a[3] = {(double)p[454].x - (double)p[234].x, (double)p[454].y - (double)p[234].y, (double)p[454].z - (double)p[234].z};
@@ -99,7 +100,7 @@ static double angle_of(const struct tachy_point *p)
     return length > 0 ? acos(TACHY_CLAMP(n[2] / length, -1, 1)) * 180 / 3.14159265358979323846 : 90;
 }
 
-// What is known of the face before it is seen.
+// Sets the face's fields that are known before the network sees it.
 static int begin(const struct faces *f, struct faces_face *face, struct tachy_region *r, struct tachy_regions *list)
 {
     struct tachy_named *v = tachy_regions_alloc(list, 4 * sizeof(*v));

@@ -14,7 +14,7 @@ struct on_devices {
     struct tachy_memory *counted; // of the pipeline that has counted the network
 };
 
-// What the stage keeps on a worker's part of a device.
+// The stage's data for a worker on a device.
 struct part {
     struct faces_runner run; // first
     struct device_worker *g;
@@ -142,8 +142,8 @@ static int embed(struct faces_runner *r, struct faces_face face[], int n, struct
     return err;
 }
 
-// The host waits for what is said of the frame, so nothing reads that any more when this returns; after a failure it is waited
-// for here.
+// The host waits for the network's results on the frame, so nothing reads the frame any more on return; after a failure
+// it waits here.
 static void look(struct device_group *group)
 {
     struct part *p = group->part;

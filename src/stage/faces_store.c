@@ -11,8 +11,8 @@
 #include <tachy/sink.h>
 #include <unistd.h>
 
-// All faces of a run. The faces of one track are one point for the clusters, the mean of their embeddings: they are one person,
-// whatever the distances say. Clusters get the names of known people, or new ones.
+// All faces of a run. The faces of one track form one point for the clusters, the mean of their embeddings: they are
+// one person, whatever the distances are. Clusters get the names of known people, or new ones.
 
 struct seen {
     int32_t track; // in faces_store.track
@@ -278,7 +278,7 @@ static void mean_of(const struct faces_store *s, const int32_t *label, int32_t k
     to_unit(mean, s->size);
 }
 
-// What a person is like, with the faces of this run.
+// Updates a person's embedding with the faces of this run.
 static void learn(struct faces_store *s, int person, const float *mean, int64_t faces)
 {
     struct person *p = &s->person[person];

@@ -13,11 +13,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-// A second look: the network of the masks sees a region around each person at its full input size instead of the whole
-// frame. What is found is followed: a look runs the network on a person's region, and the mask's box is where the
-// person is now. So a look needs the look before, and all are in the order of the stream; the networks' runs on the frames are
-// in any order. A detector looks for people who are not known yet: on the whole frame, and on tiles for those who are
-// small in it. A picture that shows nobody is searched again if it changes, first there.
+// A second look: the network of the masks sees a region around each person at its full input size, instead of the whole
+// frame. People are followed: a look runs the network on a person's region, and the mask's box becomes the person's
+// position. So each look needs the previous one, and looks are in stream order; the networks' runs on the frames are in
+// any order. A detector searches for new people: on the whole frame, and on tiles for those who are small in it. A
+// picture without people is searched again if it changes, first where it changed.
 
 enum {
     LEVELS = 4,      // of tiles, see tachy_focus_tile()
@@ -203,7 +203,7 @@ static int worker_open(struct tachy_stage *st, int batch, void **worker)
     return *worker ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-// What the network of masks said last.
+// The latest output of the network of masks.
 static const struct tachy_tensor *mask_of(const struct focus_nets *n)
 {
     return &n->masks.run.tensors.out[n->masks.run.net->output];
@@ -277,7 +277,8 @@ static void to_frame(const struct look *l, const double map[6], struct tachy_foc
     *b = (struct tachy_focus_box){TACHY_MIN(ax, bx), TACHY_MIN(ay, by), TACHY_MAX(ax, bx), TACHY_MAX(ay, by)};
 }
 
-// Where the person is whom the network sees in a part of the frame: 1, or 0: it sees nobody. Negative: an error.
+// Position of the person that the network sees in a part of the frame: returns 1, or 0 if it sees nobody. Negative: an
+// error.
 static int see(const struct look *l, const struct tachy_focus_box *part, struct tachy_focus_box *person, double *sharp)
 {
     struct focus_nets *n = l->nets;
@@ -298,7 +299,7 @@ static int see(const struct look *l, const struct tachy_focus_box *part, struct 
     return 1;
 }
 
-// The box is replaced by that of its own mask until it stays as it is. As see().
+// Replaces the box by that of its own mask until it no longer changes. Returns as see().
 static int refine(const struct look *l, struct tachy_focus_box *box, double *sharp)
 {
     double room = 0;
@@ -373,7 +374,7 @@ static int detect_some(const struct look *l, struct tachy_focus_search *s)
     return tachy_focus_tile(&l->s->plan, level, level == 1 ? 0 : i, &tile) ? detect(l, &tile, s) : TACHY_OK;
 }
 
-// Everybody is lost: they are near where the picture has changed since the last look, or gone. In another picture they may be
+// Everybody is lost: they are near where the picture has changed since the last look, or gone. After a cut they may be
 // anywhere.
 static int detect_lost(const struct look *l, struct tachy_focus_search *s)
 {
@@ -386,7 +387,7 @@ static int detect_lost(const struct look *l, struct tachy_focus_search *s)
     return err < 0 ? err : detect(l, &whole, s);
 }
 
-// Of the candidates those that the network's mask confirms, the best first.
+// Keeps the candidates that the network's mask confirms, best first.
 static int confirm(const struct look *l, const struct tachy_focus_search *s)
 {
     struct tachy_focus_search good = {.nb = 0};
@@ -417,7 +418,7 @@ static int trust_mask(const struct look *l)
     return seen < 0 ? seen : TACHY_OK;
 }
 
-// Whether the person seems to go on beyond the view.
+// True if the person seems to extend beyond the view.
 static bool goes_on(const struct tachy_focus *plan, const struct tachy_focus_box *view, const struct tachy_focus_box *person)
 {
     double x = BEYOND * (view->x1 - view->x0), y = BEYOND * (view->y1 - view->y0);
@@ -425,7 +426,7 @@ static bool goes_on(const struct tachy_focus *plan, const struct tachy_focus_box
            (view->y0 > 0 && person->y0 < view->y0 + y) || (view->y1 < plan->height && person->y1 > view->y1 - y);
 }
 
-// As see(), in the person's view; of somebody who has moved beyond its edge, in a wider one.
+// As see(), in the person's view; for somebody who has moved beyond its edge, in a wider one.
 static int see_followed(const struct look *l, const struct tachy_focused *o, struct tachy_focus_box *person, double *sharp)
 {
     int seen = see(l, &o->view, person, sharp);
@@ -525,8 +526,8 @@ static bool may_have_come(struct focus_state *s)
     return s->more > 0 || s->since >= REST;
 }
 
-// Whether somebody may be about to leave a view: since the last look the picture has changed between the person and the view's
-// edge, or up to a cell beyond that.
+// True if somebody may be about to leave a view: since the last look the picture has changed between the person and the
+// view's edge, or up to a cell beyond that.
 static bool may_leave(const struct focus_state *s, const struct tachy_focused *o)
 {
     const struct tachy_signature *now = &s->before, *then = &s->watch.seen;

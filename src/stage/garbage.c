@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// A garbage matte: rectangles and pictures outside of which nothing is kept. It is the same in every frame of a pipeline,
-// so it is made once, when that begins.
+// A garbage matte: rectangles and pictures outside of which nothing is kept. It is the same for all frames of a
+// pipeline, so it is made once, when the pipeline starts.
 
 struct garbage {
     char **item; // each a rectangle or the name of a picture

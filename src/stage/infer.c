@@ -220,8 +220,8 @@ static int preprocess_start(struct tachy_stage *st, struct tachy_video_info *vid
 
 static double aspect_of(const struct tachy_card *c) { return (double)c->in.width / c->in.height; }
 
-// Whether the piece has the shape of the smaller network's input rather than of the full one's. The smaller one gets
-// what lies between: it mistakes less of a wall for a person. Of a square and a 16:9 network that begins at 1.2:1.
+// True if the piece's shape is nearer to the smaller network's input than to the full one's. Shapes in between get the
+// smaller one, which takes walls for people less often. With a square and a 16:9 network this begins at 1.2:1.
 static bool fits_smaller(const struct tachy_infer *in, const struct tachy_piece *p)
 {
     if (!in->by_shape)
@@ -254,12 +254,12 @@ static int sample(const struct infer_engine *e, const struct tachy_infer *in, co
 {
     tachy_frame part = tachy_infer_part(f, tachy_infer_region(in, p));
     struct tachy_view view = {.rotation = in->rotation, .flip = in->flip};
-    // What the tags leave open is decided by the size of the whole frame.
+    // Unspecified tags are resolved by the size of the whole frame.
     part.color = tachy_color_resolve(part.color, part.format, f->width, f->height);
     return tachy_preprocess_run(e->preprocess[p->region], &part, &view, to, at);
 }
 
-// The plate goes into its tensor, which stays as it is until the worker runs another region.
+// Converts the plate to its tensor, which stays valid until the worker runs another region.
 static int sample_plate(struct infer_engine *e, const struct tachy_infer *in, const struct tachy_piece *p)
 {
     if (e->net->plate < 0 || !in->plate || e->plated == p->region + 1)
@@ -327,7 +327,7 @@ int infer_engine_open(struct infer_engine *e, const struct tachy_infer *in, stru
     return err == TACHY_OK ? infer_tensors_open(in, net, e->engine, 1, &e->tensors) : err;
 }
 
-// The same for several pictures per run. TACHY_ERR_MISMATCH: the model does not take them.
+// As above, for several pictures per run. TACHY_ERR_MISMATCH: the model does not take them.
 static int batch_open(struct infer_engine *e, const struct tachy_infer *in, const struct tachy_infer_net *net, int most)
 {
     struct infer_tensors *t = &e->tensors;

@@ -6,12 +6,12 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-// The stages of a network whose frames are on devices: queued there, for one item or several at once. An item that fails
-// does so alone; what has been queued for its mask or picture is waited for, since that memory is about to be used again.
+// The stages of a network whose frames are on devices: queued there, for one item or several at once. A failed item
+// does not affect others; work queued for its mask or picture is waited for, since that memory is about to be reused.
 
 enum { MOST = DEVICE_GROUP };
 
-// What the host or the device keeps of a stream, wherever the engine runs.
+// Stream state on the host or the device, wherever the engine runs.
 struct state {
     void *host;
     struct infer_state_cuda *there;
@@ -62,7 +62,8 @@ static int preprocess_open(struct tachy_stage *st, const tachy_settings *set)
     if (c->infer.automatic)
         tachy_msg(t->log, TACHY_LOG_INFO, "the model is %s; --device cuda takes one, whatever the shape of the picture",
                   c->infer.net[TACHY_INFER_FULL].card->name);
-    // If the device runs the model too, a worker only queues: one does, beside another that just began, for each device.
+    // If the device runs the model too, a worker only queues work: one worker per device does, with another that has
+    // just begun.
     t->workers = c->devices->only_queues ? 2 * c->devices->nb : 0;
     tachy_task_describe(t, " on %s", c->devices->list[0].gpu->device.name);
     return TACHY_OK;
@@ -91,7 +92,7 @@ static int preprocess_start(struct tachy_stage *st, struct tachy_video_info *vid
 
 // ---- Preprocess ----
 
-// Of items that follow each other.
+// For consecutive items.
 struct pictures {
     int n, of[MOST]; // items
     tachy_frame frame[MOST];

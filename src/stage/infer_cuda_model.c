@@ -139,7 +139,7 @@ static int open_engine(struct infer_there *t, struct device_worker *g, int size)
     return err;
 }
 
-// An engine for `n` pictures in a run.
+// Opens an engine for `n` pictures per run.
 static int open_batch(struct infer_there *t, struct device_worker *g, int n)
 {
     const struct tachy_infer_net *net = t->host->net;
@@ -153,9 +153,9 @@ static int open_batch(struct infer_there *t, struct device_worker *g, int n)
     return all ? TACHY_OK : TACHY_DEF(err, TACHY_ERR_UNSUPPORTED);
 }
 
-// The engine for several pictures at once, if the provider has one for networks of one input whose batch is free, and items
-// can hold all that it says: for all of them, or for as many as there is memory for, half as many each time. What it lacks
-// shows in the first worker, and none tries that again.
+// Opens the engine for several pictures at once, if the provider has one for networks with one input whose batch is
+// free, and items can hold all its outputs. It is for all of them, or, if memory is short, for half as many each time.
+// A lack shows with the first worker, and no other worker tries it again.
 static void open_many(struct infer_there *t, struct device_worker *g)
 {
     const struct tachy_infer_net *net = t->host->net;
@@ -349,7 +349,7 @@ int infer_part_open(struct tachy_stage *st, int batch, void **part)
 
 // ---- Runs ----
 
-// Where the output is of one of the pictures.
+// The address of the output for one of the pictures.
 static uint8_t *kept_at(const struct infer_there *t, int i, int picture) { return t->kept[i] + (size_t)picture * t->apart[i]; }
 
 static int run_at(struct infer_there *t, int picture)
@@ -386,7 +386,7 @@ static void run_fewer(struct infer_there *t, struct device_worker *g)
               g->gpu->device.ordinal, before, t->many ? t->batch : 1);
 }
 
-// Batches of which most pictures are asked for, in one run each. Those that are not `done` then go one by one.
+// Runs those batches in which most pictures are wanted. Pictures that are not `done` then run one by one.
 static void run_many(struct infer_there *t, struct device_worker *g, const int picture[], int n, int err[], bool done[])
 {
     for (int first = 0; t->many && first + t->batch <= t->pictures; first += t->batch) {

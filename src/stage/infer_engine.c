@@ -2,10 +2,10 @@
 
 #include "model/card.h"
 
-// Opening the model. A session has fixed shapes: what the model leaves free gets its size from the card, and
-// a state's from what the model makes of one picture.
+// Opens the model. A session has fixed shapes: dimensions that the model leaves free get their size from the card, and
+// a state's shape from a trial run on one picture.
 
-// What the engine's parameters point to.
+// Memory that the engine's parameters point to.
 struct asked {
     struct tachy_io shape[2 + TACHY_MAX_STATES];
     struct tachy_engine_constant constant[TACHY_MAX_CONSTANTS];
@@ -95,7 +95,7 @@ static int unknown_size(const struct tachy_infer *s, const struct tachy_card *c,
                       "its card must say it: \"shape\": [...] beside its name", c->name, state);
 }
 
-// As far as the card has not said it: what the model fixes, else what it makes out of one picture.
+// If the card gives no shape: takes what the model fixes, else what a run on one picture yields.
 static int take_shape(struct tachy_infer *s, const struct tachy_card *c, const tachy_engine *e, int k)
 {
     const struct tachy_io *in, *out;
@@ -114,7 +114,7 @@ static int take_shape(struct tachy_infer *s, const struct tachy_card *c, const t
     return to->rank ? TACHY_OK : unknown_size(s, c, c->state[k].input);
 }
 
-// Opens the model as it is except the picture's size.
+// Opens the model unchanged except for the picture's size.
 static int look(struct tachy_infer *s, const struct tachy_infer_net *net, const struct tachy_log *log)
 {
     const struct tachy_card *c = net->card;
@@ -155,7 +155,7 @@ int infer_find_states(struct tachy_infer *s)
         known = known && from->rank;
     }
     const struct tachy_log *log = s->st->task->log;
-    struct tachy_log errors = log ? *log : (struct tachy_log){0}; // what else is said of it will be said again
+    struct tachy_log errors = log ? *log : (struct tachy_log){0}; // messages about the rest will come again
     errors.max_level = TACHY_LOG_ERR;
     return known ? TACHY_OK : look(s, net, &errors);
 }

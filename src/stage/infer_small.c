@@ -1,9 +1,9 @@
 #include "stage/infer_priv.h"
 
-// The smaller network that a card names, for mode live and for parts of a frame: held ready beside the full one, so that
-// frames change from one to the other without waiting.
+// The smaller network that a card names, for mode live and for parts of a frame: kept ready beside the full one, so
+// that frames switch between them without waiting.
 
-// What keeps the two from taking turns; NULL: nothing.
+// The reason why the two cannot take turns; NULL: none.
 static const char *unfit(const struct tachy_card *full, const struct tachy_card *small)
 {
     if (strcmp(small->task, full->task))
@@ -62,7 +62,7 @@ static int open_net(const struct tachy_infer *in, struct tachy_infer_net *net, c
     return err < 0 ? err : infer_net_describe(in, net);
 }
 
-// Whether there is one. Opened once.
+// True if there is one. It is opened once.
 static bool open_small(struct tachy_infer *in)
 {
     struct tachy_infer_net *net = &in->net[TACHY_INFER_SMALL];

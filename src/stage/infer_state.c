@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-// What a recurrent model keeps of a stream: for each eye and each state of the model's card two buffers, of
-// which the model reads one and writes the other; then they change places, and nothing is copied. If the
-// engine runs on a device they are there, infer_state_cuda.c.
+// Per-stream state of a recurrent model: two buffers for each eye and each state of the card; the model reads one and
+// writes the other, then they swap, and nothing is copied. If the engine runs on a device they are there:
+// infer_state_cuda.c.
 
 struct infer_state {
     const struct tachy_infer *in;

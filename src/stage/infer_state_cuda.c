@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-// What a recurrent model keeps of a stream where its engine runs on a device: as infer_state.c has it on the host.
-// Whoever reads or writes a state does so on the stream that the runs are queued on, so it waits for nothing.
+// Per-stream state of a recurrent model whose engine runs on a device; infer_state.c is the version for the host. All
+// reads and writes of a state are on the stream on which the runs are queued, so nothing needs to wait.
 
 struct infer_state_cuda {
     tachy_task *task;

@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-// Fills the holes of each frame: with what the nearest frame before or after shows there, then with what the frame before was
-// filled with there, and only the rest anew. In order.
+// Fills the holes of each frame: first from the nearest frame before or after that shows the place, then from the fill
+// of the previous frame; only the rest is synthesised. In order.
 
 enum { BACK = 12 }; // frames before that are looked at
 
@@ -179,7 +179,7 @@ static void look_on(struct tachy_stage *st, const struct inpaint_state *s, const
     }
 }
 
-// The rest is where the frame before has been filled.
+// Marks the rest of the hole where the previous frame has been filled.
 static void look_at_filled(struct tachy_stage *st, const struct inpaint_state *s, const struct tachy_item *item, int n)
 {
     const struct inpaint *p = tachy_stage_priv(st);
@@ -192,7 +192,7 @@ static void look_at_filled(struct tachy_stage *st, const struct inpaint_state *s
     carry_before(s->points, n, p->width, p->height);
 }
 
-// How much of the frame is hole, and how much of the hole no frame shows.
+// Sets the share of the frame that is hole, and the share of the hole that no frame shows.
 static int tell(const struct inpaint *p, const struct inpaint_state *s, struct tachy_item *item, int n)
 {
     int unseen = 0;
@@ -230,7 +230,7 @@ static int inpaint(struct tachy_stage *st, struct inpaint_state *s, const struct
     return err;
 }
 
-// Where no stream is at hand, a state serves one call.
+// Without a stream, a state serves one call.
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
     void *own = NULL;

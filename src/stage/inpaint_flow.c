@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-// How a frame and the one before move, both ways. What moves in a hole is not what is to be shown there: its flow becomes the
-// camera's motion and the smoothest surface between what moves around it otherwise. In any order.
+// Flow between a frame and the previous one, both ways. Motion inside a hole belongs to the removed object: it is
+// replaced by the camera's motion plus the smoothest surface through other motion around the hole. In any order.
 
 enum { AROUND = 20, AROUND_LEAST = 8 }; // of the longer side, around a hole: flow there knows of what moves in it
 static const float SCENE = 28; // mean difference of luma between a frame and the one before, moved, of another scene

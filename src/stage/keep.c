@@ -3,7 +3,7 @@
 #include "stage/composite.h"
 #include "stage/mask_states.h"
 
-// What people hold is added to the masks. It follows from the frames before, so the stage is in order.
+// Adds objects that people hold to the masks. They are found from earlier frames, so the stage is in order.
 
 struct keep {
     struct tachy_masks *masks;

@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-// A chroma keyer. What it knows of a frame is the colours of the screen; composite makes alpha of them and of the
-// decoded picture, row by row. A screen that is to be found is looked for in order, from the first frame on, until a
-// frame shows one; every later frame of the stream has its colour.
+// A chroma keyer. The stage only finds the screen's colours; composite computes alpha from them and the decoded
+// picture, row by row. If the screen must be found, frames are searched in order from the first on, until one shows it;
+// every later frame of the stream gets its colour.
 
 enum { PATIENCE = 100 }; // frames without a screen after which that is logged
 

@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-// What lights a frame, as named values of it. The direction is that of the largest face's shading, whose normals are those of
-// the mesh between the points that track found; without a face it is that of the picture's gradients.
+// Lighting of a frame, as named values. The direction comes from the largest face's shading, with normals from the mesh
+// between the points that track found; without a face it comes from the picture's gradients.
 
 enum { COLORS, LUMA, PICTURES };
 enum { COLORS_SIDE = 160, LUMA_SIDE = 384 };
@@ -20,7 +20,7 @@ struct worker {
     struct tachy_lit place[TACHY_FACE_SKIN];
 };
 
-// What changes are measured from, of a stream.
+// Reference values of a stream, from which changes are measured.
 struct lighting_state {
     int64_t seen; // frames
     double exposure, temperature, direction[3];

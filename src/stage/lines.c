@@ -11,7 +11,7 @@ struct lines {
     double tick; // seconds
 };
 
-// Of an item.
+// Data of an item.
 struct texts {
     struct tachy_text json, csv;
     struct tachy_text columns; // of named values

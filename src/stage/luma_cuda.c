@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-// The luma of frames on devices, which stays there. Who compares it waits for the device, and only then lets go of it, so a surface that
-// comes back to its pool is no longer read.
+// The luma of frames on devices, where it stays. A stage that compares it waits for the device before it releases it,
+// so a surface that returns to its pool is no longer read.
 
 struct luma_cuda {
     struct tachy_luma_stage luma; // first

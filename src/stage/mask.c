@@ -114,8 +114,8 @@ int tachy_mask_place(const struct tachy_masks *m, const struct tachy_piece *p, i
     return err;
 }
 
-// Of the first mask: a value that the card's meaning does not allow shows that the card is wrong. A little beyond is what
-// networks with interpolated outputs do.
+// Checks the first mask: a value that the card's meaning does not allow shows that the card is wrong. Networks with
+// interpolated outputs slightly exceed the range.
 static void check_values(struct tachy_masks *m, const struct tachy_card *c, const struct tachy_mask_spec *spec,
                          const struct tachy_tensor *out)
 {

@@ -1,7 +1,7 @@
 #include "preprocess/tone.h"
 #include "stage/mask.h"
 
-// The person's own colours that a network gives beside its mask, for cards with `output.foreground`.
+// The person's own colours from a network, beside its mask, for cards with `output.foreground`.
 
 bool tachy_masks_colour(struct tachy_masks *m)
 {
@@ -19,7 +19,7 @@ static int room(struct tachy_buf *b, struct tachy_given *g, int width, int heigh
     return TACHY_OK;
 }
 
-// Of PQ and HLG the network saw a tone-mapped picture, whose colours are not the frame's.
+// For PQ and HLG the network saw a tone-mapped picture, whose colours are not the frame's.
 static bool gives(const struct tachy_masks *m, const struct tachy_infer_output *o, const tachy_frame *f)
 {
     return m->coloured && m->infer->net[o->size].foreground >= 0 &&

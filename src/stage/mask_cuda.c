@@ -7,11 +7,11 @@
 
 #include <stdlib.h>
 
-// Masks that devices make of tensors there, or the host of its own, and the guides beside them.
+// Masks made on devices from tensors there, or on the host from its own tensors, with their guides.
 
 enum { MOST = DEVICE_GROUP };
 
-// What the stage keeps on a worker's part of a device.
+// The stage's data for a worker on a device.
 struct part {
     struct device_worker *g;
     struct tachy_block luma; // of a frame of R'G'B', for its guide
@@ -53,7 +53,7 @@ static int make_guide(struct device_group *p, int i)
 
 // ---- Masks ----
 
-// Of items whose masks have one form.
+// Items whose masks have one form.
 struct alike {
     int n, of[MOST]; // items
     struct tachy_mask_eye *eye[MOST];
@@ -77,7 +77,7 @@ static int queue_masks(struct device_group *p, const int of[], int n, const stru
     return err;
 }
 
-// What the model said of item i, on the host or on the device.
+// The model's output for item i, on the host or on the device.
 static struct tachy_tensor output_of(const struct device_group *p, int i)
 {
     const struct tachy_infer *in = masks_of(p)->infer;

@@ -1,6 +1,6 @@
 #include "stage/composite_cuda.h"
 
-// Mode json on a device: it makes the alpha, which is waited for, and the host writes the line from that.
+// Mode json on a device: the device makes the alpha; the host waits for it and writes the line.
 
 static int open(struct tachy_stage *st, const tachy_settings *set)
 {

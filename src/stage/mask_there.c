@@ -17,7 +17,7 @@ struct mask_piece {
     cuda_address device;
     uint8_t *host;
     bool used, miscounted; // miscounted: the device's count is not the host's
-    size_t count_at;       // where it is
+    size_t count_at;       // its offset
     cuda_event done; // NULL before its first use
 };
 
@@ -150,9 +150,9 @@ static void put_piece(struct mask_pieces *p, struct mask_piece *piece)
     pthread_mutex_unlock(&p->lock);
 }
 
-// How the bytes of an eye lie in a piece.
+// Layout of an eye's bytes in a piece.
 struct inside {
-    size_t count, guide, all; // where the count and the guide begin; of the piece
+    size_t count, guide, all; // offsets of the count and the guide; size of the piece
 };
 
 static struct inside inside(const struct tachy_mask_there *g, size_t bytes)
@@ -289,7 +289,7 @@ static int record(struct tachy_mask_there *g, cuda_stream stream, const struct t
 
 static const struct tachy_log *log_of(const struct tachy_mask_there *g) { return tachy_memory_log(g->device->masks->memory); }
 
-// On the stream that made the mask, behind what else has been put there by now.
+// On the stream that made the mask, after everything queued there meanwhile.
 static int fetch_late(struct tachy_mask_eye *e)
 {
     struct tachy_mask_there *g = e->there;

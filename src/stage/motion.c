@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// How a frame moves from the one before: numbers of the frame, and a region for each thing that moves against the camera.
+// Motion of a frame since the previous one: values of the frame, and a region for each thing that moves against the
+// camera.
 
 enum { FLO_HEAD = 12 };
 

@@ -12,7 +12,7 @@
 
 enum { MOST = TACHY_PAIRS_MOST };
 
-// What the stage keeps on a worker's part of a device.
+// The stage's data for a worker on a device.
 struct part {
     struct device_worker *g;
     struct flow_cuda flow;     // levels 0: the pictures are too small to move

@@ -194,7 +194,7 @@ const struct tachy_stage_ops tachy_stage_pair = {
     .state_load = state_load,
 };
 
-// What lies on a GPU is not saved.
+// Data on a GPU is not saved.
 const struct tachy_stage_ops tachy_stage_pair_cuda = {
     .name = "pair",
     .flags = TACHY_STAGE_ORDERED,

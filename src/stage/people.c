@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-// Whose the faces are that the stage `faces` has made vectors of. They are kept in the order of their frames, and clustered after
-// the last item (faces_store.c).
+// Identifies the people whose faces the stage `faces` has turned into vectors. Faces are stored in frame order and
+// clustered after the last item (faces_store.c).
 
 struct people {
     struct faces_store *store;

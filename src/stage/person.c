@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-// Whom of several people the mask keeps. Who that is follows from the frames before, so the stage is in order.
+// Keeps one of several people in the mask. The choice depends on earlier frames, so the stage is in order.
 
 struct person {
     struct tachy_masks *masks;

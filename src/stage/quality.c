@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-// How good a frame is: the measures of measure/quality.h as named values of the frame.
+// Quality of a frame: the measures of measure/quality.h as named values.
 
 struct quality {
     struct quality_report *report; // NULL: none is asked for

@@ -4,8 +4,9 @@
 
 #include <stdlib.h>
 
-// What a composite or a line applies to the colours of the picture, made no sooner than what is written since it is large:
-// --edge natural solves for alpha around the mask's boundary, --refine upsamples guided by luma.
+// Corrections that a composite or a line applies with the picture's colours, computed only when the output is written,
+// because they are large: --edge natural solves for alpha around the mask's boundary, --refine upsamples guided by
+// luma.
 
 static const struct tachy_option options[] = {
     {"segment.edge", "edge", 0, TACHY_OPT_ENUM, "soft", .values = "soft|natural|hard", .group = "Segment",
@@ -75,7 +76,7 @@ static void worker_close(void *worker)
     free(w);
 }
 
-// Room for `planes` planes, of which b is the last.
+// Allocates `planes` planes, the last of which is b.
 static int room(struct refine_eye *e, int width, int height, int cell, size_t planes)
 {
     size_t n = (size_t)width * (size_t)height;

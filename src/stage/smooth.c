@@ -87,7 +87,7 @@ static int ahead_open(struct tachy_stage *st, const tachy_settings *set)
     return smooth_open(st, set);
 }
 
-// What is kept can be made again.
+// This state can be rebuilt, so nothing is saved.
 static size_t none_size(const void *object) { return 0; }
 static void save_none(const void *object, void *data) {}
 static int load_none(void *object, const void *data, size_t size) { return size ? TACHY_ERR_FORMAT : TACHY_OK; }

@@ -274,7 +274,7 @@ static bool takes_part(const struct tachy_stage_pass *p, int i, bool regions, in
            (!regions || (region < tachy_item_regions(item, p->task->eyes) && !(item->reuse >> region & 1)));
 }
 
-// Of the items `of`, those that have not failed.
+// Runs a stage on those of the items `of` that have not failed.
 static void run_stage(struct tachy_stage_pass *p, struct tachy_stage *st, int region, const int of[], int n)
 {
     struct tachy_piece pieces[TACHY_STAGE_ITEMS];

@@ -25,7 +25,7 @@ struct encoder {
 
 // ---- What was computed before
 
-// What a file is known by.
+// Adds a file's identity to the key.
 static void mix_file(uint64_t key[2], const char *path)
 {
     struct stat st = {0};

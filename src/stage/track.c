@@ -8,10 +8,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-// Faces or people that keep their number from frame to frame: a detector, asked when something may be missing, and a network of
-// points, run on each where it was in the frame before. A frame needs what the one before found, so the things of
-// one frame are what cores can share, or what goes to a device at once. What the next frame does not need is done by stages of
-// their own, beside it: calm.c, values.c.
+// Follows faces or people that keep their number from frame to frame: a detector, asked when something may be missing,
+// and a network of points, run on each of them at its position in the previous frame. A frame needs the previous
+// frame's findings, so only the things of one frame can be shared among cores, or go to a device together. Work that
+// the next frame does not need is in separate stages, which run beside it: calm.c, values.c.
 
 static const struct track_kind *kind_of(const tachy_task *t)
 {
@@ -38,7 +38,7 @@ static void read_settings(struct track *t, const tachy_settings *s)
     };
 }
 
-// What depends on the network of points: how many it has, and whether it scores them itself.
+// Sets the values that depend on the network of points: how many it has, and whether it scores them itself.
 static void take_network(struct track *t, const tachy_settings *s)
 {
     const struct tachy_card *c = t->net[TRACK_POINTS]->net[TACHY_INFER_FULL].card;
@@ -67,8 +67,8 @@ static bool is_there(const char *name, const tachy_settings *s)
     return err == TACHY_OK;
 }
 
-// The name of the points' network. The face mesh without a name of its own may be the one that looks at lips and eyes again:
-// where tracking.refine_landmarks says so, or says nothing, the task gains by it, and the network is there.
+// The name of the points' network. An unnamed face mesh may be the one that also refines lips and eyes: if
+// tracking.refine_landmarks says so, or, when that is unset, if the task gains by it and the network is installed.
 static const char *points_model(const struct tachy_stage *st, const tachy_settings *s)
 {
     const char *name = tachy_settings_str(s, "model.name"), *refine = "tracking.refine_landmarks";
@@ -137,7 +137,7 @@ static int detect(const struct frame *f)
     return whole.err;
 }
 
-// What the network of points said of thing i; it is told unless it is lost.
+// Takes the points' network's result for thing i; reports it unless it is lost.
 static int take(struct frame *f, int i, struct tachy_region *r)
 {
     if (!tachy_follow_update(f->follow, &f->t->follow, i, r))
@@ -194,7 +194,7 @@ static int follow(struct frame *f)
     return err == TACHY_OK ? look(f, before) : err;
 }
 
-// Of two that cover the same only the one that is still followed is told.
+// Of two regions that cover the same thing only the one that is still followed is reported.
 static void keep_followed(const struct frame *f)
 {
     struct tachy_regions *list = &f->found->all;
@@ -334,7 +334,7 @@ struct host_runner {
     const tachy_frame *in;
 };
 
-// What the threads share that look at a frame's things.
+// Shared by the threads that look at a frame's things.
 struct shared {
     const struct host_runner *host;
     int net, n;

@@ -5,9 +5,9 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-// Faces or people that keep their number, in frames on devices: crops are made there, also turned ones, and the networks run there if
-// their provider does. What they say comes to the host, which decides what is looked at next; so it is waited for, once for
-// some faces of a frame.
+// Faces or people that keep their number, in frames on devices: crops, also rotated ones, are made there, and the
+// networks run there if their provider can. Their outputs go to the host, which decides where to look next; it waits
+// for them once for several faces of a frame.
 
 enum { TOGETHER = DEVICE_GROUP }; // faces of a frame that go to a device and back at once
 
@@ -22,10 +22,10 @@ struct cuda_item {
     struct device_item device;
 };
 
-// What a worker has of the networks on a device.
+// A worker's data for the networks on a device.
 struct there {
     struct infer_there net[TRACK_NETS];
-    // What comes to the host, of each picture: what an engine there said, as net.out_at says, or what one on the host reads.
+    // Downloaded for each picture: the outputs of an engine there (at net.out_at), or the input for one on the host.
     struct tachy_block pinned[TRACK_NETS];
     size_t each[TRACK_NETS]; // bytes
 };
@@ -247,7 +247,7 @@ static void run_net(struct track_runner *base, int net, struct track_look look[]
     }
 }
 
-// A frame of a decoder's is where it is; one of the host's comes to the device on the worker's stream.
+// A decoder's frame stays where it is; a host frame is uploaded on the worker's stream.
 static int find_frame(struct device_group *p, struct tachy_item *item, struct runner *r)
 {
     r->in = item->in;

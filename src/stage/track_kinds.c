@@ -1,6 +1,6 @@
 #include "stage/track.h"
 
-// What differs between faces and people.
+// Differences between faces and people.
 
 // Numbers of a body's points.
 enum {
@@ -62,8 +62,8 @@ const struct track_kind track_kinds[] = {
      .followed = {.from = CENTRE, .to = REACH, .angle = -90, .around = true, .scale_x = 1.25, .scale_y = 1.25},
      .told = BODY, .angle = body_angles, .nb_angles = TACHY_ARRAY_SIZE(body_angles),
      .bones = {body_bones, TACHY_ARRAY_SIZE(body_bones)}},
-    // MoveNet and others of its kind find somebody upright in a square with room around; nothing but the points says where the
-    // next crop is. Points that are out of sight have low scores, so a person of whom half is seen has a low mean.
+    // MoveNet and similar networks find an upright person in a square with room around; only the points tell where the
+    // next crop is. Points out of sight have low scores, so a half-visible person has a low mean.
     {.task = "pose", .things = "people", .points = COCO, .threshold = 0.25f,
      .detected = {.scale_x = 1.25, .scale_y = 1.25},
      .followed = {.square = true, .scale_x = 1.5, .scale_y = 1.5},

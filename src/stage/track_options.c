@@ -1,7 +1,7 @@
 #include "base/options.h"
 #include "stage/track.h"
 
-// Of every task that follows; what differs between them is in their own rows.
+// Options of every task that follows something; task-specific ones are in the tasks' own rows.
 const struct tachy_option tachy_track_options[] = {
     {"tracking.max_num_faces", "max-faces", 0, TACHY_OPT_INT, "1", .min = 1, .max = TACHY_MAX_FOLLOWED, .group = "Tracking",
      .aliases = "num-faces|max-people|num-poses", .help = "most faces or people that are followed"},

@@ -41,7 +41,7 @@ void track_face_points(const struct tachy_region *r, tachy_face_points to)
     }
 }
 
-// What a face does, of those whose network has a mesh of it.
+// Facial signs, for faces whose network has a mesh.
 static int tell_signs(const struct track *t, struct tachy_region *r, struct tachy_regions *list)
 {
     if (!t->kind->signs || r->nb_points < TACHY_FACE_SKIN)
