@@ -12,7 +12,7 @@ static double clip(double x, double lo, double hi)
 
 static double softplus(double x) { return fmax(x, 0) + log1p(exp(-fabs(x))); }
 
-// Those that are never the end of another operator.
+// Functions that are never the end of another operator.
 static double function(const struct tachy_plan_act_of *of, double x)
 {
     double a = (double)of->a, b = (double)of->b;
@@ -113,7 +113,7 @@ bool f64_walk_next(struct f64_walk *w)
     return false;
 }
 
-// A slope of one number a channel stretches from the channels on, also where it has one dimension.
+// A slope with one number per channel is broadcast from the channels on, even if it has one dimension.
 void f64_act_all(const struct f64_node *f, int slope)
 {
     const struct tachy_value *y = f->n->out, *s = slope < 0 ? NULL : f64_in(f, slope);

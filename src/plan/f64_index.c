@@ -120,7 +120,7 @@ void f64_scatter_nd(const struct f64_node *f)
     }
 }
 
-// Whether `a` comes before `b`, the former standing in front of it.
+// True if `a`, which is earlier in memory, comes before `b`.
 static bool is_ahead(const struct f64_node *f, double a, double b)
 {
     return isnan(b) || (f->n->attr.arg.min ? a <= b : a >= b);
@@ -196,7 +196,7 @@ void f64_group_norm(const struct f64_node *f)
         normalise(f, i * channels * pixels, channels * pixels, i % groups * channels, pixels);
 }
 
-// What lies at whole positions, innermost axis first, of one channel.
+// The value at an integer position, innermost axis first, of one channel.
 static double pixel(const struct f64_node *f, const double *x, const double *at)
 {
     const struct tachy_value *v = f->n->in[0];
@@ -226,7 +226,7 @@ static double cubic(double d)
     return d <= 1 ? ((a + 2) * d - (a + 3)) * d * d + 1 : d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
 }
 
-// A grid's number as a position in pixels, within the input where that comes before the taps.
+// A grid's number as a position in pixels, clamped to the input if the mode does that before the taps.
 static double position(const struct f64_node *f, double g, double size)
 {
     bool align = f->n->attr.grid.align_corners;

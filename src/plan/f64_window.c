@@ -14,8 +14,8 @@ static void start_with_bias(const struct f64_node *f)
             f->out[i * pixels + p] = f->in[2][i % y->shape[1]];
 }
 
-// One weight over a whole channel: y += w x where the window's tap at `top`, `left` meets the input.
-// `stride` is along x; a transposed convolution swaps the two sides.
+// Applies one weight to a whole channel: y += w x wherever the window's tap at `top`, `left` meets the input. `stride`
+// is along x; a transposed convolution swaps the two sides.
 struct tap {
     int64_t h, w, out_h, out_w; // of the side that is read; of the side that is windowed
     int64_t top, left, stride_h, stride_w;
@@ -73,7 +73,8 @@ static void taps(const struct f64_node *f, const double *w, double scale, const 
         }
 }
 
-// What is added, and the activation on one side of it. One slope a channel may have any rank.
+// Adds the other operand and applies the activation before or after it. A slope with one number per channel may have
+// any rank.
 static void finish(const struct f64_node *f)
 {
     const struct tachy_node *n = f->n;
@@ -190,7 +191,7 @@ void f64_pool(const struct f64_node *f)
     f64_act_all(f, -1);
 }
 
-// Where output `o` lies along an axis of the input.
+// The position of output `o` along an axis of the input.
 static double source(const struct tachy_node *n, int axis, int64_t o)
 {
     double in = (double)n->in[0]->shape[2 + axis], out = (double)n->out->shape[2 + axis];
@@ -224,7 +225,7 @@ static double neighbours(const struct tachy_node *n, int axis, int64_t o, int64_
     return s - (double)*a;
 }
 
-// Four weights of an output along an axis, and where they lie.
+// Four weights of an output along an axis, and their positions.
 static void cubic_taps(const struct tachy_node *n, int axis, int64_t o, double *w, int64_t *at)
 {
     double s = source(n, axis, o), a = (double)n->attr.resize.cubic, sum = 0;

@@ -2,7 +2,7 @@
 
 #include "base/mix.h"
 
-// What a graph computes: its lines and the numbers of its constants.
+// Digest of a graph's computation: its lines and the numbers of its constants.
 int tachy_graph_digest(const struct tachy_graph *g, uint64_t digest[2])
 {
     char *text = tachy_graph_print(g);

@@ -74,7 +74,7 @@ static void print_resize(FILE *f, const struct tachy_plan_attr *a)
     fprintf(f, " %s %s scale %g,%g", modes[a->resize.mode], coords[a->resize.coords], (double)a->resize.scale[0], (double)a->resize.scale[1]);
 }
 
-// Of what follows indices, finds them, or samples at places that are computed.
+// For operators that use indices, find them, or sample at computed positions.
 static void print_index(FILE *f, const struct tachy_node *n)
 {
     static const char *const scatters[] = {"set", "add", "mul", "max", "min"}, *const modes[] = {"nearest", "linear", "cubic"};

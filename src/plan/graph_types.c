@@ -101,13 +101,13 @@ int64_t tachy_node_most(const struct tachy_node *n)
 
 static bool is_whole(const struct tachy_value *v) { return !is_float(v); }
 
-// Floats of either width may stand beside each other: a back end widens and rounds.
+// Floats of either width may be mixed: a back end widens and rounds.
 static bool alike(const struct tachy_value *a, const struct tachy_value *b)
 {
     return a->dtype == b->dtype || (is_float(a) && is_float(b));
 }
 
-// The same type all over, and floats unless `whole` types will do.
+// Requires one type for all operands, and floats unless `whole` types are allowed.
 static const char *all_same(const struct tachy_node *n, bool whole)
 {
     for (int i = 0; i < n->nb_in; i++)
@@ -205,7 +205,7 @@ static const char *renamed(const struct tachy_node *n)
                                                                                : "a type that does not hold it";
 }
 
-// Whether input `i` may be rounded to float32: see TACHY_PLAN_ANY.
+// True if input `i` may be rounded to float32: see TACHY_PLAN_ANY.
 static bool may_be_any(const struct tachy_node *n, int i)
 {
     const enum tachy_plan_act act = n->attr.act.act;

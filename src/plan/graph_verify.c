@@ -24,7 +24,7 @@ static const char *check_value(const struct tachy_value *v)
     return v->nhwc && v->rank != 4 ? "channels last in a value that is no picture" : NULL;
 }
 
-// Whether `v` stretches to the shape of `to` by ONNX's (numpy's) rules.
+// True if `v` broadcasts to the shape of `to` by ONNX's (numpy's) rules.
 static bool broadcasts(const struct tachy_value *v, const struct tachy_value *to)
 {
     for (int i = 0; i < v->rank; i++) {
@@ -47,7 +47,7 @@ static bool is_bias(const struct tachy_value *v, int64_t channels)
     return !v || tachy_value_elements(v) == channels;
 }
 
-// What a window that slides over one axis makes; -1 if it does not fit.
+// Output size of a window that slides over one axis; -1 if it does not fit.
 static int64_t windows(int64_t size, int kernel, int stride, int dilation, int before, int after)
 {
     if (kernel < 1 || stride < 1 || dilation < 1 || before < 0 || after < 0)
@@ -253,7 +253,7 @@ static const char *check_transpose(const struct tachy_node *n)
     return NULL;
 }
 
-// Whether `v` is as long as `c` in its only dimension that is longer than one.
+// True if `v` has c elements in its only dimension that is longer than one.
 static bool is_line(const struct tachy_value *v, int64_t c) { return v && tachy_value_elements(v) == c; }
 
 static const char *check_gather(const struct tachy_node *n)
@@ -304,7 +304,7 @@ static const char *check_gather_nd(const struct tachy_node *n)
     return NULL;
 }
 
-// Whether two values have the same lengths from dimension `a` of one and `b` of the other on, `count` of them.
+// True if two values have the same sizes in `count` dimensions, from `a` of one and `b` of the other on.
 static bool same_dims(const struct tachy_value *x, int a, const struct tachy_value *y, int b, int count)
 {
     for (int d = 0; d < count; d++)
@@ -472,7 +472,7 @@ static const char *check_op(const struct tachy_node *n)
         return "an unknown activation";
     if (n->attr.act.act == TACHY_PLAN_PRELU && n->op != TACHY_OP_UNARY && n->op != TACHY_OP_CONV)
         return "a PRelu, which its operator has no slope for";
-    if (n->attr.act.act == TACHY_PLAN_LEVELS && !(n->attr.act.a <= n->attr.act.b)) // nor where one is no number
+    if (n->attr.act.act == TACHY_PLAN_LEVELS && !(n->attr.act.a <= n->attr.act.b)) // nor if one is NaN
         return "levels from more to less";
     bool cubic = n->op == TACHY_OP_RESIZE && n->attr.resize.mode == TACHY_PLAN_CUBIC;
     if (n->attr.row_sums && (cubic || (n->op != TACHY_OP_CONV && n->op != TACHY_OP_RESIZE)))
@@ -569,7 +569,7 @@ static const char *check_node(const struct tachy_graph *g, const struct tachy_no
     return tachy_node_wrong(n);
 }
 
-// Whether the value's list has all of `uses` inputs of nodes.
+// True if the value's list has all of `uses` inputs of nodes.
 static bool lists(const struct tachy_value *v, int uses)
 {
     const struct tachy_use *before = NULL;

@@ -53,7 +53,7 @@ static void clips(struct tachy_graph *g, struct tachy_node *n)
     bool relu = is_unary(first, TACHY_PLAN_RELU);
     if (relu || is_unary(first, TACHY_PLAN_CLIP)) {
         float lo = relu ? 0 : first->attr.act.a, hi = relu ? INFINITY : first->attr.act.b;
-        if (lo > hi || lo > a->b || hi < a->a) // one of them decides alone
+        if (lo > hi || lo > a->b || hi < a->a) // only one of them matters
             return;
         a->a = TACHY_MAX(a->a, lo);
         a->b = TACHY_MIN(a->b, hi);

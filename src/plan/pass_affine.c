@@ -3,9 +3,9 @@
 
 #include <math.h>
 
-// Products and sums with constants: y = scale x + shift, one of each for all numbers or one per channel.
-// Those that follow each other become one; one in front of a convolution or behind it goes into the weights.
-// A depthwise convolution of one tap is one of them.
+// Products and sums with constants: y = scale x + shift, with one of each for all numbers or one per channel.
+// Consecutive ones become one; one before or after a convolution goes into the weights. A depthwise convolution with
+// one tap counts as one.
 
 struct affine {
     bool by_channel; // else element 0 counts for all
@@ -24,7 +24,7 @@ static bool all_equal(const struct tachy_value *v)
     return true;
 }
 
-// What a constant operand is for channel `c`; one that is the same everywhere may have any shape.
+// The value of a constant operand for channel `c`; if it is the same everywhere it may have any shape.
 static bool constant_at(const struct tachy_node *n, const struct tachy_value *v, int64_t c, float *to)
 {
     if (!v->data || v->dtype != TACHY_F32 || tachy_value_elements(v) < 1)
@@ -53,7 +53,7 @@ static bool of_binary(const struct tachy_node *n, int64_t c, int at, float *scal
     }
 }
 
-// Which input of `n` is the constant, -1: it is no product or sum with one.
+// The index of the constant input of `n`, -1: it is not a product or sum with a constant.
 static int constant_of(const struct tachy_node *n)
 {
     float scale, shift;
@@ -217,7 +217,7 @@ static int read_through(struct tachy_graph *g, struct tachy_node *conv, struct t
     return TACHY_OK;
 }
 
-// The same for one whose result is scaled and shifted by `n`.
+// As above, for a convolution whose result is scaled and shifted by `n`.
 static int write_through(struct tachy_graph *g, struct tachy_node *conv, struct tachy_node *n, const struct affine *a)
 {
     const struct tachy_value *w = conv->in[1], *bias = pass_input(conv, 2);
@@ -239,7 +239,7 @@ static int write_through(struct tachy_graph *g, struct tachy_node *conv, struct 
     return TACHY_OK;
 }
 
-// Whether weights and bias are the graph's to change and nothing happens to the result afterwards.
+// True if weights and bias may be changed and nothing is applied to the result afterwards.
 static bool is_linear(const struct tachy_node *n)
 {
     const struct tachy_value *bias = n->op == TACHY_OP_CONV ? pass_input(n, 2) : NULL;

@@ -1,10 +1,11 @@
 #include "base/base.h"
 #include "plan/pass_parts.h"
 
-// Transposed convolutions as convolutions that give the pixels of each stride x stride block as channels, which then
-// move to their places. An output pixel q * stride + i gets tap t = d * stride + i + pad of input pixel q - d: so phase
-// i has the taps of one residue, and all phases together are one convolution of stride 1 with zeros where a phase has
-// fewer taps. Dilated taps are those of a larger kernel with zeros between, groups a matrix with zeros beside its blocks.
+// Turns transposed convolutions into convolutions that produce the pixels of each stride x stride block as channels,
+// which are then moved to their places. Output pixel q * stride + i gets tap t = d * stride + i + pad of input pixel q
+// - d. So phase i has the taps of one residue class, and all phases together form one convolution of stride 1, with
+// zeros where a phase has fewer taps. Dilated taps become a larger kernel with zeros between, groups a matrix with
+// zeros outside its blocks.
 
 struct phase { // along one axis
     int stride, pad, dilation;

@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-// Products of two computed matrices, one of which is times a number (queries and keys of attention, each times the root of
-// the scale): the product is times that number instead.
+// Products of two computed matrices, one of which is scaled by a number (queries and keys of attention, each times the
+// root of the scale): the product is scaled by that number instead.
 
 // The number by which `n` multiplies all of in[*x]; 0: it is not that.
 static float factor_of(const struct tachy_node *n, int *x)

@@ -1,18 +1,18 @@
 #include "base/base.h"
 #include "plan/pass.h"
 
-// Every second row and column of a picture, four ways, as channels of a convolution's input (the
-// "focus" of YOLO networks): the same convolution reads the picture itself with a kernel twice as
-// large and twice the stride. Each output sees the same products.
+// Every second row and column of a picture, four ways, as channels of a convolution's input (the "focus" of YOLO
+// networks): the same convolution reads the picture itself with a kernel of twice the size and twice the stride. Each
+// output sums the same products.
 
 enum { WAYS = 4 };
 
 struct way {
     struct tachy_value *x;
-    int64_t row, column; // 0 or 1: where the slice starts
+    int64_t row, column; // 0 or 1: first index of the slice
 };
 
-// `v` as every second row and column of a picture, in one slice or in two of one axis each.
+// Recognises `v` as every second row and column of a picture, in one slice or in two of one axis each.
 static bool way_of(struct tachy_value *v, struct way *w)
 {
     int64_t step[4] = {1, 1, 1, 1}, start[4] = {0};

@@ -15,7 +15,7 @@ static void take_over(struct tachy_graph *g, struct tachy_node *into, struct tac
     tachy_graph_remove(g, n);
 }
 
-// What computes the numbers of `n`, which alone uses them, also where they are moved on the way.
+// The node that computes the numbers of `n`, its only user, also if they are moved on the way.
 static struct tachy_node *computed_by(const struct tachy_node *n, bool moved)
 {
     struct tachy_node *p = pass_maker(n->in[0], n);
@@ -67,7 +67,7 @@ static int bias(struct tachy_graph *g, struct tachy_node *n, struct tachy_node *
     return TACHY_OK;
 }
 
-// Which input of a convolution or resize is the added tensor; -1: it takes none.
+// The index of a convolution's or resize's added input; -1: it takes none.
 static int added_at(const struct tachy_node *p)
 {
     return p->op == TACHY_OP_CONV                                                       ? 3
@@ -75,7 +75,7 @@ static int added_at(const struct tachy_node *p)
                                                                                  : -1;
 }
 
-// A picture times one number a channel, for this sum alone: the picture, and where the number is.
+// A picture times one number per channel, used only by this sum: returns the picture, and sets where the number is.
 static struct tachy_value *scaled(const struct tachy_node *n, struct tachy_value *added,
                                   struct tachy_value **scale)
 {
@@ -92,7 +92,7 @@ static struct tachy_value *scaled(const struct tachy_node *n, struct tachy_value
     return added;
 }
 
-// The convolution or resize moves to where the sum is: what is added is ready there.
+// Moves the convolution or resize to the place of the sum, where the added tensor is ready.
 static int residual(struct tachy_graph *g, struct tachy_node *n, struct tachy_node *p,
                     struct tachy_value *added)
 {

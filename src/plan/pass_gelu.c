@@ -104,7 +104,7 @@ static bool is_tanh_operand(struct tachy_value *v, const struct tachy_value *x)
     return false;
 }
 
-// What x times `v` is, with the number in front; NONE: nothing known.
+// The activation that x times `v` is, with the factor before it; NONE: not a known one.
 static enum tachy_plan_act act_of(const struct tachy_value *v, const struct tachy_value *x, double number)
 {
     const struct tachy_value *part = one_less(v), *u;

@@ -8,7 +8,7 @@
 const char *const tachy_plan_precisions[] = {[TACHY_PLAN_FP32] = "fp32", [TACHY_PLAN_TF32] = "tf32", [TACHY_PLAN_FP16] = "fp16",
                                              [TACHY_PLAN_BF16] = "bf16", [TACHY_PLAN_MIXED] = "mixed", [TACHY_PLAN_INT8] = "int8", [TACHY_PLAN_PRECISIONS] = NULL};
 
-// Whether a node reads floats of one type only, that of its first operand; others widen as they read.
+// True if a node reads floats of one type only, that of its first operand; others widen as they read.
 static bool is_strict(const struct tachy_node *n, int i)
 {
     switch (n->op) {
@@ -24,7 +24,7 @@ static bool is_strict(const struct tachy_node *n, int i)
     }
 }
 
-// Whether it can write another type of float than it reads.
+// True if it can write another float type than it reads.
 static bool writes_either(enum tachy_plan_op op)
 {
     switch (op) {

@@ -10,7 +10,7 @@ static bool is_turn(const struct tachy_node *n)
     return n->op == TACHY_OP_TRANSPOSE && n->out->rank == 3 && !memcmp(n->attr.perm, perm, sizeof(perm));
 }
 
-// A picture [n][c][h][w] as [n][c][h w], for one node alone.
+// True for a picture [n][c][h][w] as [n][c][h w], used by one node only.
 static bool is_flat(const struct tachy_value *v)
 {
     const struct tachy_node *n = v->made_by;
@@ -19,7 +19,7 @@ static bool is_flat(const struct tachy_value *v)
            x->shape[0] == v->shape[0] && x->shape[1] == v->shape[1] && tachy_value_user(v);
 }
 
-// What flattens `x` to [n][h w][c]: NULL when out of memory.
+// Flattens `x` to [n][h w][c]: NULL when out of memory.
 static struct tachy_value *turned(struct tachy_graph *g, struct tachy_node *before, struct tachy_value *x)
 {
     struct tachy_plan_attr last = {.perm = {0, 2, 3, 1}}, none = {.perm = {0}};

@@ -4,15 +4,16 @@
 
 #include <math.h>
 
-// Layers between QuantizeLinear and DequantizeLinear in whole numbers, for a back end that has such kernels: before all
-// other passes, while the graph has the scales and zero points where the model has them (provider/read_quant.c):
+// Converts layers between QuantizeLinear and DequantizeLinear to integers, for a back end with such kernels. It runs
+// before all other passes, while the graph has the scales and zero points in the model's places
+// (provider/read_quant.c):
 //
-//   quantised to numbers    Reshape to F32, Sub zero, Mul scale
-//   numbers to quantised    Div scale, Unary QUANTIZE
+// quantised to numbers    Reshape to F32, Sub zero, Mul scale
+// numbers to quantised    Div scale, Unary QUANTIZE
 //
-// Convolutions and products with constant weights become ConvInt8; sums and products of two tensors BinaryInt8, sums part
-// of the convolution in front; functions Table; what only moves or compares numbers does it to the quantised ones.
-// Everything else gets its numbers by a Table and stays as it is.
+// Convolutions and products with constant weights become ConvInt8; sums and products of two tensors BinaryInt8; sums
+// become part of the convolution before them; functions become Table; nodes that only move or compare numbers work on
+// the quantised ones. Everything else gets its numbers through a Table and stays unchanged.
 
 enum { TERMS = 1 << 15 }; // that a sum of 32 bits surely holds
 
@@ -236,7 +237,7 @@ static struct tachy_value *put_binary(struct tachy_graph *g, struct tachy_node *
     return put(g, before, n, TACHY_OP_BINARY_INT8, &attr, (struct tachy_value *[]){a.q, b.q}, 2, to->q->out->dtype, n->out->rank, n->out->shape);
 }
 
-// The same on quantised numbers, whose order is that of the numbers.
+// True if the node gives the same on quantised numbers, which have the order of the numbers.
 static bool moves(const struct tachy_node *n)
 {
     switch (n->op) {
@@ -279,7 +280,7 @@ static bool is_function(const struct tachy_node *n)
     return n && n->op == TACHY_OP_UNARY && tachy_plan_act_ends(n->attr.act.act) && n->attr.act.act != TACHY_PLAN_PRELU;
 }
 
-// What is in front of a quantiser, with it. NULL: it stays.
+// Converts the node before a quantiser, with it. NULL: it stays.
 static struct tachy_value *quantised_whole(struct tachy_graph *g, const struct quantiser *to)
 {
     struct tachy_node *n = pass_maker(to->x, to->div);
@@ -314,7 +315,7 @@ static int quantisers(struct tachy_graph *g)
     return tachy_plan_dead(g);
 }
 
-// Layers whose result is no quantised number, with the function behind.
+// Converts layers whose result is not quantised, with the function after them.
 static int layers(struct tachy_graph *g)
 {
     for (struct tachy_node *n = g->first, *next; n; n = next) {
@@ -331,7 +332,7 @@ static int layers(struct tachy_graph *g)
     return tachy_plan_dead(g);
 }
 
-// A sum with what a convolution alone makes becomes its end.
+// A sum with a tensor that only a convolution makes becomes the convolution's end.
 static int sums(struct tachy_graph *g)
 {
     for (struct tachy_node *n = g->first, *next; n; n = next) {
@@ -361,7 +362,7 @@ static int sums(struct tachy_graph *g)
     return TACHY_OK;
 }
 
-// What reads numbers all the same. Behind a quantiser that stays the pass `levels` needs no whole numbers at all.
+// Converts for nodes that still read numbers. After a quantiser that stays, the pass `levels` needs no integers at all.
 static int tables(struct tachy_graph *g)
 {
     for (struct tachy_node *n = g->first, *next; n; n = next) {

@@ -135,7 +135,7 @@ static int layout_plain(struct layout *l, struct tachy_node *n)
     return err;
 }
 
-// What is gathered from a picture by a list keeps its layout.
+// Elements gathered from a picture by a list keep its layout.
 static int layout_gather(struct layout *l, struct tachy_node *n)
 {
     if (n->op != TACHY_OP_GATHER || !is_picture(n->in[0]) || n->in[1]->rank != 1)
@@ -193,7 +193,7 @@ static int layout_node(struct layout *l, struct tachy_node *n)
         return n->in[0]->rank == 4 && n->out->rank == 4 ? layout_elements(l, n) : layout_plain(l, n);
     case TACHY_OP_TRANSPOSE: return layout_transpose(n);
     case TACHY_OP_LAYER_NORM: return all(l, n, false); // over the last dimension, which must be the rows
-    case TACHY_OP_RESHAPE: // another type alone keeps the order
+    case TACHY_OP_RESHAPE: // a mere change of type keeps the order
         return tachy_value_same_shape(n->in[0], n->out) ? layout_elements(l, n) : layout_plain(l, n);
     case TACHY_OP_MATMUL: return layout_plain(l, n);
     case TACHY_OP_COUNT: break;

@@ -1,9 +1,9 @@
 #include "plan/pass_parts.h"
 
-// Quantised numbers that are made into numbers again, out of QuantizeLinear and DequantizeLinear around the
-// layers of a network: `x / s`, rounded, plus z, cut to the type, minus z, is `x / s` on levels that have z
-// taken off. As an activation of float32 numbers it is the end of the node in front, and both scales
-// become part of the weights beside it.
+// Quantised numbers that are converted back to floats, by QuantizeLinear and DequantizeLinear around the layers of a
+// network: `x / s`, rounded, plus z, clamped to the type, minus z, is `x / s` on levels with z subtracted. As an
+// activation on float32 numbers it becomes the end of the node before, and both scales become part of the adjacent
+// weights.
 
 // The node that quantises what `v` has as float32; NULL: none.
 static struct tachy_node *quantiser_of(const struct tachy_value *v)

@@ -33,7 +33,7 @@ static void join(struct tachy_node *n)
     tachy_node_set_input(n, 0, first->in[0]);
 }
 
-// A resized single pixel is what broadcasting makes of it without being asked.
+// A resized single pixel is the same as implicit broadcasting.
 static void spread(struct tachy_node *n)
 {
     for (int i = 0; n->op == TACHY_OP_BINARY && i < 2; i++) {

@@ -8,8 +8,8 @@ static bool is_frame_of_zeros(const struct tachy_node *n)
            !before[1] && !after[0] && !after[1] && before[2] + after[2] + before[3] + after[3] < 1 << 16;
 }
 
-// Whether a convolution copies each channel to the one of its number and makes zeros behind them, as
-// exporters write channels that are added.
+// True if a convolution copies each channel to the one of the same number and adds channels of zeros, which is how
+// exporters write added channels.
 static bool is_widening(const struct tachy_node *n)
 {
     static const struct tachy_plan_attr plain = {.conv = {{1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1, {0, 0}}};

@@ -17,7 +17,7 @@ static int window(const struct tachy_node *n)
     return plain ? k[0] : 0;
 }
 
-// Whether `n` sees a window of `x`, through others in front of it, that is smaller than `limit`.
+// True if `n` sees a window of `x`, through other nodes before it, that is smaller than `limit`.
 static bool sees_less(const struct tachy_node *n, const struct tachy_value *x, int limit)
 {
     int size = 1;
@@ -37,7 +37,7 @@ static bool reads(const struct tachy_node *n, const struct tachy_value *v)
     return false;
 }
 
-// Puts `n` behind the last smaller window of what it reads, where nobody has read it before.
+// Moves `n` after the last smaller window over its input, if nobody has read that before.
 static int sink(struct tachy_graph *g, struct tachy_node *n)
 {
     struct tachy_node *behind = NULL;
@@ -64,7 +64,7 @@ struct seen {
     struct tachy_value *best; // what it makes; NULL: there is none
 };
 
-// What reads `x`, which itself is what a window of `size` sees.
+// Finds the largest such window among the readers of `x`, which itself sees a window of `size`.
 static void see(struct seen *s, const struct tachy_value *x, int size)
 {
     for (const struct tachy_use *u = x->used; u; u = u->next) {

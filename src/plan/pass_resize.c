@@ -12,8 +12,8 @@ static bool is_pointwise(const struct tachy_node *n)
            !memcmp(a->conv.stride, ones, sizeof(ones)) && !memcmp(a->conv.pad, zeros, sizeof(zeros));
 }
 
-// Multiply-adds saved, against what the resize costs more where it has more channels to write:
-// about as much as four for each.
+// True if the saved multiply-adds outweigh the extra cost of the resize, which may have more channels to write: about
+// four multiply-adds for each.
 static bool pays(const struct tachy_node *conv, const struct tachy_node *resize)
 {
     const int64_t *small = resize->in[0]->shape, *large = resize->out->shape;

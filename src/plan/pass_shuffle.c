@@ -1,15 +1,15 @@
 #include "base/base.h"
 #include "plan/pass.h"
 
-// Reshape, Transpose, Reshape between two pictures (depth to space, space to depth and to batches,
-// shuffled channels), written for channels last: pieces of the channels are adjacent there and move as
-// blocks, and no picture has to change its layout in front and behind.
+// Reshape, Transpose, Reshape between two pictures (depth to space, space to depth and to batches, shuffled channels),
+// rewritten for channels last: pieces of the channels are adjacent there and move as blocks, and no picture has to
+// change its layout before and after.
 
 enum { AXES = 4 };
 static const int last_order[AXES] = {0, 2, 3, 1}; // N H W C of N C H W
 
-// Which axis of the picture `shape` each dimension of the reshaped `v` is a piece of. False: some
-// dimension is a piece of two.
+// For each dimension of the reshaped `v`, the axis of the picture `shape` that it is a piece of. False: a dimension is
+// a piece of two.
 static bool pieces_of(const int64_t *shape, const struct tachy_value *v, int *axis)
 {
     int a = 0, d = 0;
@@ -26,7 +26,7 @@ static bool pieces_of(const int64_t *shape, const struct tachy_value *v, int *ax
     return d == v->rank;
 }
 
-// The dimensions in the order of channels last; as they are where the picture has them last already.
+// The dimensions in channels-last order; unchanged if the picture has its channels last already.
 static void order_of(const int *axis, int rank, bool last, int *order)
 {
     int n = 0;
@@ -64,8 +64,8 @@ struct shuffle {
     bool in_last, out_last; // channels of the two pictures
 };
 
-// The axis of the other picture that the channels of one become, where they are one piece: 3 is last.
-// `out`: the channels are those of the picture behind.
+// Determines which axis of the other picture the channels of one become, if they are one piece: 3 is last. `out`: the
+// channels are those of the later picture.
 static bool follow(const struct shuffle *s, bool out, bool last, bool *other)
 {
     int rank = s->turn->out->rank, found = -1;
@@ -81,7 +81,7 @@ static bool follow(const struct shuffle *s, bool out, bool last, bool *other)
     return found == 1 || found == 3;
 }
 
-// Where both pictures have their channels.
+// Determines where both pictures have their channels.
 static bool tell(struct shuffle *s)
 {
     int rank = s->turn->out->rank;

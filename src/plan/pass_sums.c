@@ -1,6 +1,6 @@
 #include "plan/pass_parts.h"
 
-// What a squeeze-and-excite averages is summed where it is made, while it is at hand.
+// The tensor that a squeeze-and-excite averages is summed where it is made, while it is in cache.
 
 int tachy_plan_sums(struct tachy_graph *g)
 {

@@ -64,7 +64,7 @@ void plan_strides(const struct tachy_value *v, const struct tachy_view *at, ptrd
     }
 }
 
-// Whether Transpose only gives its input's bytes another name.
+// True if Transpose only relabels its input's bytes.
 static bool is_renaming(const struct tachy_node *n, const struct tachy_view *in)
 {
     ptrdiff_t from[TACHY_MAX_RANK], to[TACHY_MAX_RANK];
@@ -77,7 +77,7 @@ static bool is_renaming(const struct tachy_node *n, const struct tachy_view *in)
     return plan_is_dense(in);
 }
 
-// Whether it works along an axis, for which a GPU's kernels want dense tensors.
+// True if it works along an axis, for which GPU kernels want dense tensors.
 static bool is_along(enum tachy_plan_op op)
 {
     return op == TACHY_OP_REDUCE || op == TACHY_OP_ARG || op == TACHY_OP_TOP || op == TACHY_OP_SOFTMAX ||
@@ -91,7 +91,7 @@ static bool takes_views(const struct plan_place_rules *r, enum tachy_plan_op op)
     return op != TACHY_OP_RESHAPE && op != TACHY_OP_MATMUL && op != TACHY_OP_LAYER_NORM;
 }
 
-// Whether a part of a larger tensor will do for `v` wherever it is read.
+// True if a part of a larger tensor will do for `v` wherever it is read.
 static bool may_be_view(const struct placing *p, const struct tachy_value *v)
 {
     const struct tachy_graph *g = p->g;
@@ -163,7 +163,7 @@ static void place_part(struct placing *p, const struct tachy_node *n, const stru
     p->ref[v->id] = sub_view(p, &p->ref[whole->id], v, start);
 }
 
-// Places what a Concat's or Pad's producers can write straight into its output, which lies where it is to lie.
+// Places values that the producers of a Concat or Pad can write straight into its output, whose place is known.
 static void place_parts(struct placing *p, const struct tachy_node *n)
 {
     int64_t start[TACHY_MAX_RANK] = {0};
@@ -182,8 +182,8 @@ bool plan_is_mean_of_rows(const struct tachy_node *n)
            n->out->nhwc && !axis[0] && !axis[1] && axis[2] && axis[3];
 }
 
-// Whether adding up while writing is less work than reading again: it is not where a convolution's
-// tiles would have to end at each of its short rows.
+// True if summing while writing is less work than reading again: it is not if a convolution's tiles would have to end
+// at each of its short rows.
 static bool sums_pay(const struct tachy_node *n)
 {
     enum { LONG_ROW = 48 };
@@ -208,8 +208,8 @@ static void touch_sums(struct placing *p, const struct tachy_node *n, int at)
         p->slots[p->sums[n->in[0]->id].base].last = at;
 }
 
-// Whether Slice only takes bytes of a dense tensor that lie one after the other: *offset is how many elements are in front
-// of them. Kernels read whole vectors: they begin where one may.
+// True if Slice only takes contiguous bytes of a dense tensor: *offset is the number of elements before them. Kernels
+// read whole vectors, so they must start at a vector boundary.
 static bool is_run(const struct placing *p, const struct tachy_node *n, const struct tachy_view *in, ptrdiff_t *offset)
 {
     enum { VECTOR = 64 }; // bytes
@@ -295,7 +295,7 @@ static int larger(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-// Each with a base of its own, behind those of the graph's outputs.
+// Gives each its own base, after those of the graph's outputs.
 static int separate(struct placing *p, struct plan_places *out)
 {
     int first = BASE_INPUTS + p->g->nb_in + p->g->nb_out;

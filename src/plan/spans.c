@@ -4,9 +4,9 @@
 
 #include <stdlib.h>
 
-// A node of the tree stands for a range of times. It knows what is taken at any of them, and what is taken at
-// all of them by values that were noted there and not below. What is taken is a list of runs, in their order,
-// which neither meet nor touch: a network's values fill the arena from below, so the lists are short.
+// A node of the tree stands for a range of times. It knows what is occupied at any of them, and what is occupied at all
+// of them by values recorded in this node rather than below. Occupied memory is a sorted list of runs that neither
+// overlap nor touch. A network's values fill the arena from below, so the lists are short.
 
 struct run {
     size_t begin, end;
@@ -40,7 +40,7 @@ void plan_spans_close(struct plan_spans *s)
     s->nodes = NULL;
 }
 
-// The first run that ends behind `at`, or as many as there are.
+// Index of the first run that ends after `at`, or their number if there is none.
 static int behind(const struct runs *l, size_t at)
 {
     int low = 0, high = l->nb;
@@ -62,7 +62,7 @@ static size_t above(const struct runs *l, size_t at, size_t size)
     return at;
 }
 
-// Adds a run; those that it meets or touches become one with it.
+// Adds a run and merges it with runs that it overlaps or touches.
 static int add(struct runs *l, size_t begin, size_t end)
 {
     int from = begin ? behind(l, begin - 1) : 0, to = from; // from..to-1 go
@@ -84,7 +84,7 @@ static int add(struct runs *l, size_t begin, size_t end)
     return TACHY_OK;
 }
 
-// What is asked about: times first..last and, in a node, begin..end-1 of it.
+// The query: times first..last, and in a node, the times begin..end-1 that it stands for.
 struct range {
     int first, last;
 };

@@ -16,7 +16,7 @@ static int64_t work_of(const struct tachy_node *n)
     return 0;
 }
 
-// What only moves elements may be an address, and so takes nothing.
+// Operators that only move elements may become an address, and so cost nothing.
 static bool moves(enum tachy_plan_op op)
 {
     return op == TACHY_OP_RESHAPE || op == TACHY_OP_TRANSPOSE || op == TACHY_OP_SLICE || op == TACHY_OP_CONCAT ||

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-// One node as a graph of its own, with the data of what were values in front of it.
+// One node as a separate graph, whose inputs hold the values before it.
 struct layer {
     struct tachy_graph *g;
     float **in; // of the graph's inputs

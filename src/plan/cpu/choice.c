@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-// Which kernel runs each convolution: the default, what an earlier choice says, or what is the
-// fastest here (choice_time.c). Weights are packed for that one.
+// Chooses the kernel for each convolution: the default, an earlier choice, or the fastest here (choice_time.c). Weights
+// are packed for that kernel.
 
 static struct plan_step *step_of(const struct choice *c, int member)
 {

@@ -5,13 +5,11 @@
 
 #include <stdlib.h>
 
-// Kernels against each other, in the network's own order: the whole plan runs again and again, each
-// shape with its next kernel in each run, and every step is timed. So a step finds the caches as it
-// will find them, one run times a kernel of every shape, and kernels take turns, so that what else the
-// machine does falls on all of them. A step's time is its least; a kernel that stays behind runs no
-// more; in the end the chosen ones together run against the defaults, and each stays only where it
-// wins again.
-// Which is picked changes no bit of a result.
+// Times kernels against each other in the network's own order: the whole plan runs repeatedly, each shape with its next
+// kernel in each run, and every step is timed. So a step finds the caches as in normal use, one run times a kernel of
+// every shape, and kernels take turns, so that other load on the machine affects all of them. A step's time is its
+// minimum; a kernel that falls behind is dropped. In the end the chosen kernels together run against the defaults, and
+// each is kept only if it wins again. The choice changes no bit of a result.
 
 static const struct {
     double seconds; // at most
@@ -19,11 +17,11 @@ static const struct {
     int pairs;      // of runs in the end
 } efforts[] = {{0, 0, 0}, {0.5, 4, 4}, {3, 16, 12}, {30, 64, 40}};
 
-// Packed weights that are kept at a time beside the defaults', so that building takes little more
-// memory than running.
+// Limit for packed weights held at a time besides the defaults', so that building takes little more memory than
+// running.
 enum { PACKED_LIMIT = 32 << 20 };
 
-// What runs take, all on this thread.
+// Data for the timed runs, all on this thread.
 struct timing {
     struct choice *c;
     float **base; // as a run has it
@@ -61,7 +59,7 @@ static size_t scratch_bytes(const struct choice *c)
     return TACHY_MAX(band + most, 64);
 }
 
-// Numbers in 0..1, as pictures have them; zeros where they are whole.
+// Numbers in 0..1, as pictures have them; zeros for integers.
 static void *noise(const struct tachy_value *v)
 {
     size_t n = (size_t)TACHY_MAX(tachy_value_elements(v), 1), size = n * TACHY_MAX(tachy_dtype_size(v->dtype), 4);
@@ -138,7 +136,7 @@ static int best_of(const struct choice_group *g)
     return best;
 }
 
-// Kernels that stay behind the best one run no more; the default does, as what a gain is counted from.
+// Drops kernels that fall behind the best one, except the default, which gains are measured against.
 static void drop(struct choice_group *g)
 {
     double most = g->rounds >= 8 ? 1.03 : g->rounds >= 4 ? 1.08 : g->rounds >= 2 ? 1.25 : 1e9;
@@ -182,7 +180,7 @@ static void time_groups(struct timing *t, int from, int to, int rounds, uint64_t
     }
 }
 
-// What a group chooses: the best one where it gains more than times so few tell apart.
+// Chooses a group's kernel: the best one if its gain exceeds the uncertainty of so few times.
 static void decide(struct timing *t, int group)
 {
     struct choice *c = t->c;
@@ -199,7 +197,7 @@ static void decide(struct timing *t, int group)
                 plan_packed_unref(&c->members[k].packed[i]);
 }
 
-// Whether an earlier variant packs weights in the same way, which are then one copy.
+// True if an earlier variant packs weights in the same way; they then share one copy.
 static bool packs_alike(const struct choice_group *g, int i)
 {
     int k = 0;
@@ -231,8 +229,8 @@ static int pack_group(struct choice *c, int group)
     return err;
 }
 
-// Two runs with every default: the first warms up. Sorts the groups and leaves those out that have no
-// other kernel, or where the network spends nothing to speak of. Returns how many are left.
+// Runs twice with every default: the first run warms up. Sorts the groups and drops those that have no other kernel or
+// take negligible time. Returns how many are left.
 static int sort_groups(struct timing *t)
 {
     struct choice *c = t->c;
@@ -306,8 +304,8 @@ static uint64_t sum_of(const struct choice *c, int group, const uint64_t *least)
     return sum;
 }
 
-// Groups whose choice does not win again go back to their default. Sets a run's time as its steps'
-// least times added up: on a busy machine no long run is left alone.
+// Returns groups whose choice does not win again to their default. Sets a run's time to the sum of its steps' minimum
+// times, because on a busy machine no long run is undisturbed.
 static void confirm(struct timing *t, struct plan_choice *about, const uint64_t *defaults, const uint64_t *chosen)
 {
     struct choice *c = t->c;

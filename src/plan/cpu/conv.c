@@ -56,8 +56,8 @@ static int depthwise_variants(const struct tachy_conv_shape *s, const struct tac
     return n;
 }
 
-// Vectors of channels that leave the fewest lanes idle; more where that is equal, up to
-// what hides the latency.
+// The number of channel vectors that leaves the fewest lanes idle; among equals the largest, up to the number that
+// hides the latency.
 static int best_vectors(int cout, int width)
 {
     int need = (cout + width - 1) / width;

@@ -15,7 +15,7 @@ struct block {
     int n, y, x, size;             // image, first output, number of outputs
     int group;
     int runs, len;
-    int chunk_runs; // of taps that are a chunk; 1 where it is a piece of a run
+    int chunk_runs; // runs of taps per chunk; 1 if the chunk is a piece of a run
     float *sums; // of the block's outputs while their taps come in parts
     bool line; // 1x1, stride 1, no padding, rows of the input adjacent
     bool late; // the activation goes over the whole block after its tiles
@@ -62,7 +62,7 @@ static void table_taps(const struct block *b, int y, int x, int count, const flo
     }
 }
 
-// The same where a row's taps are adjacent in memory and all inside: one run a row.
+// As above, if a row's taps are adjacent in memory and all inside: one run per row.
 static void table_rows(const struct block *b, int y, int x, int count, const float **at)
 {
     const struct tachy_conv_shape *s = &b->c->s;
@@ -108,8 +108,8 @@ static bool is_last(const struct block *b, const struct part *p)
     return p->run + p->runs == b->runs && p->skip + p->len == b->len;
 }
 
-// Parts whose weights for one panel stay in the first-level cache while all tiles use them: some
-// runs, or pieces of a run; whole chunks.
+// Sets parts whose weights for one panel stay in the L1 cache while all tiles use them: some runs, or pieces of a run;
+// always whole chunks.
 static void set_part(const struct block *b, struct part *p)
 {
     const int taps = tachy_conv_part_taps(b->c, b->size), chunk = b->c->chunk;
@@ -168,8 +168,8 @@ static struct tachy_tile panel_tile(const struct block *b, int k, int channels, 
     };
 }
 
-// All outputs of the block with one panel and one part of their taps: tiles of equal size or one
-// less, none of which is small. `sums`: of this panel.
+// Computes all outputs of the block for one panel and one part of their taps: tiles of equal size or one less, so that
+// none is small. `sums`: of this panel.
 static void run_panel(const struct block *b, const struct part *part, int k, float *sums)
 {
     const struct tachy_conv *c = b->c;
@@ -208,8 +208,8 @@ static void run_panel(const struct block *b, const struct part *part, int k, flo
     }
 }
 
-// What is read again and again is to stay in the caches: the input of the block over all panels,
-// or where that is too large, each part of it.
+// Data that is read repeatedly shall stay in the caches: the block's input over all panels, or, if that is too large,
+// each part of it.
 static void run_panels(struct block *b)
 {
     const struct tachy_conv *c = b->c;
@@ -228,8 +228,7 @@ static void run_panels(struct block *b)
     } while (outside && next_part(b, &p));
 }
 
-// Whether all taps of outputs x..x+count-1 (of any rows where more than one is touched) lie
-// inside of the input's columns.
+// True if all taps of outputs x..x+count-1 (of any rows if more than one is touched) lie inside the input's columns.
 static bool inside(const struct tachy_conv *c, int x, int count)
 {
     const struct tachy_conv_shape *s = &c->s;
@@ -256,8 +255,8 @@ static void run_block(struct block *b, const float *packed)
         tachy_conv_finish_late(c, b->io, tachy_view_at(&b->io->out, b->n, b->y, b->x), b->size);
 }
 
-// `count` outputs from (y, x) on, which are one line in memory. Where taps of a row may be
-// read as one run, the outputs that touch the padding at the sides are blocks of their own.
+// `count` outputs from (y, x) on, which form one line in memory. If the taps of a row may be read as one run, the
+// outputs that touch the padding at the sides form separate blocks.
 static void run_line(struct block *b, const float *packed, int y, int x, int count)
 {
     const struct tachy_conv *c = b->c;

@@ -33,7 +33,7 @@ static struct axis horizontal(const struct tachy_deconv_shape *d, int phase)
     return axis_of(phase % s->stride_w, s->stride_w, s->pad_left, s->kw, d->out_w);
 }
 
-// A phase as a convolution; the padding behind is what gives the number of outputs.
+// A phase as a convolution; the padding after the input gives the number of outputs.
 static struct tachy_conv_shape phase_shape(const struct tachy_deconv_shape *d, int phase)
 {
     struct axis y = vertical(d, phase), x = horizontal(d, phase);
@@ -72,7 +72,7 @@ static int check(const struct tachy_deconv_shape *d, const struct tachy_log *log
     return TACHY_OK;
 }
 
-// A product for each input pixel. What is cut off or added behind is in the output's size, not here.
+// One product per input pixel. Cropping or padding at the end is in the output's size, not here.
 static struct tachy_conv_shape merged_shape(const struct tachy_deconv_shape *d)
 {
     struct tachy_conv_shape s = d->s;
@@ -91,7 +91,7 @@ int tachy_deconv_init(struct tachy_deconv *c, const struct tachy_deconv_shape *d
     *c = (struct tachy_deconv){.d = *d};
     const struct tachy_conv_shape *s = &d->s;
     struct tachy_conv_variant v[TACHY_CONV_VARIANTS_MAX];
-    // Each phase is dense even where it looks depthwise: it may have no taps at all.
+    // Each phase is treated as dense even if it looks depthwise: it may have no taps at all.
     struct tachy_conv_shape like = *s;
     like.groups = 1, like.cin /= s->groups, like.cout /= s->groups;
     tachy_conv_variants(&like, isa, v);
@@ -258,7 +258,7 @@ static bool merges(const struct tachy_deconv *c, const struct tachy_conv_io *io)
            io->out.pixel == c->d.s.cout;
 }
 
-// Sums of whole output rows, which a phase alone does not have.
+// Sums whole output rows, which a single phase does not have.
 static void sum_row(const struct tachy_deconv *c, const struct tachy_conv_io *io, int row)
 {
     const struct tachy_view *o = &io->out;

@@ -1,6 +1,6 @@
 #include "plan/cpu/elementwise.h"
 
-// Where pixels are adjacent in all tensors a row is one long pixel.
+// If pixels are adjacent in all tensors, a row is one long pixel.
 
 void tachy_unary_run(const struct tachy_plan_kernels *k, const struct tachy_act *act,
                      const struct tachy_view *in, const struct tachy_view *out, int row0, int row1)
@@ -22,7 +22,7 @@ void tachy_unary_run(const struct tachy_plan_kernels *k, const struct tachy_act 
     }
 }
 
-// Whether an operand is one line along a row like the output, or one value.
+// True if an operand is one line along a row like the output, or one value.
 static bool is_line(const struct tachy_view *v, const struct tachy_view *out)
 {
     bool value = v->w == 1 && v->c == 1;

@@ -2,7 +2,7 @@
 
 #include "base/base.h"
 
-enum { ROUND = 64 }; // floats that the kernel may read and write behind the end of a line
+enum { ROUND = 64 }; // floats that the kernel may read and write past the end of a line
 
 bool tachy_narrow_fits(const struct tachy_conv_shape *s, const struct tachy_plan_kernels *k)
 {
@@ -70,7 +70,7 @@ static void turn_row(const struct lines *l, int y)
                     c->s.w, c->s.cin);
 }
 
-// What is added, activation, and the place in the output.
+// Applies the addition and the activation, and stores to the output.
 static void finish(const struct lines *l, int y, int channel)
 {
     const struct tachy_epilogue *e = &l->io->epilogue;

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-// A plan whose values, inputs, outputs and scratch lie beside pages that nobody may touch.
+// A plan whose values, inputs, outputs and scratch lie next to inaccessible pages.
 
 static size_t scratch_bytes(size_t floats) { return TACHY_ALIGN(floats * sizeof(float), (size_t)64); }
 

@@ -1,10 +1,9 @@
 #include "base/base.h"
 #include "plan/cpu/plan_parts.h"
 
-// A convolution and the depthwise one behind it, which alone reads what it makes: some channels of both
-// at a time, some rows at a time, so that what is between them stays in the caches and is never in the
-// arena. Each number is computed as by the two steps on their own, so it has the same bits. The first
-// of the two steps does nothing, the second what both say.
+// Joins a convolution and a depthwise one that is the only reader of its output: some channels of both at a time, some
+// rows at a time, so that intermediate values stay in the caches and never reach the arena. Each number is computed as
+// by the two separate steps, so it has the same bits. The first of the two steps does nothing; the second holds both.
 
 enum {
     BAND_BYTES = 128 << 10,  // about, of what is between the two

@@ -21,8 +21,8 @@ bool plan_next(const struct plan_copy *c, int rank, int64_t *index, ptrdiff_t *f
     return false;
 }
 
-// The copied dimension that is adjacent in the source where the last is adjacent in the target
-// only, so that the two form a matrix to transpose; -1 if there is none.
+// The copied dimension that is adjacent in the source, if the last one is adjacent only in the target, so that the two
+// form a matrix to transpose; -1 if there is none.
 static int transposed(const struct plan_copy *c)
 {
     int last = c->rank - 1;
@@ -71,7 +71,7 @@ void plan_run_copy(const struct plan_step *s, const struct plan_run *r, int row0
     struct plan_copy part = s->copy.copy, *c = &part;
     const float *x = plan_at(&s->in, r).data;
     struct tachy_view out = plan_at(&s->out, r);
-    float *y = r->base[s->add.base] + s->add.offset; // where the copy goes within the output
+    float *y = r->base[s->add.base] + s->add.offset; // offset of the copy in the output
     if (s->rows > 1) {
         c->dim[s->copy.along] = row1 - row0;
         x += row0 * c->from[s->copy.along];
@@ -230,7 +230,7 @@ static void softmax_line(const float *x, ptrdiff_t step, float *y, ptrdiff_t ste
 
 enum { BESIDE = 64 }; // lines that lie side by side
 
-// Several of them, `n` rows of which lie `step` apart: row by row, as memory has them.
+// Several lines, in `n` rows that lie `step` apart: processed row by row, as in memory.
 static void softmax_lines(const struct plan_step *s, const float *x, ptrdiff_t step, float *y, ptrdiff_t step_to, int64_t n,
                           int count)
 {

@@ -2,7 +2,7 @@
 #include "plan/cpu/plan_parts.h"
 #include "plan/refuse.h"
 
-// What the plan cannot run. Shapes have been verified; layouts are not set yet.
+// Nodes that the plan cannot run. Shapes have been verified; layouts are not set yet.
 
 static struct tachy_value *input(const struct tachy_node *n, int i)
 {

@@ -1,7 +1,7 @@
 #include "base/base.h"
 #include "plan/cpu/plan_parts.h"
 
-// What steps of every kind are made of, and which file makes those of an operator.
+// Building blocks for steps of every kind, and the table of operators with the file that builds each.
 
 struct tachy_value *plan_input(const struct tachy_node *n, int i)
 {

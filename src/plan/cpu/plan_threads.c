@@ -120,7 +120,7 @@ static void run_step(const struct tachy_cpu_plan *p, struct plan_workspace *w, c
     tachy_team_run(w->team, run_piece, &(struct split){s, w, (size_t)p->nb_bases, p->threads});
 }
 
-// The caller's tensors for a run; no step writes an input.
+// Sets the caller's tensors for a run; no step writes an input.
 static void set_ends(const struct tachy_cpu_plan *p, struct plan_workspace *w, const float *const in[],
                      float *const out[])
 {

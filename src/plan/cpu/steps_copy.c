@@ -89,8 +89,8 @@ int plan_steps_concat(struct plan_build *b, const struct tachy_node *n)
     return TACHY_OK;
 }
 
-// Whether the output of Reshape, Transpose or Slice lies within its input: what is alive at the
-// same time never shares a place otherwise.
+// True if the output of Reshape, Transpose or Slice lies within its input: otherwise values that are alive at the same
+// time never share a place.
 static bool is_address(const struct tachy_node *n, const struct plan_ref *from, const struct plan_ref *to)
 {
     ptrdiff_t stride[TACHY_MAX_RANK] = {0}, offset = from->offset;
@@ -102,7 +102,7 @@ static bool is_address(const struct tachy_node *n, const struct plan_ref *from, 
     return offset == to->offset;
 }
 
-// Whether Pad's input was written where it lies in the output.
+// True if Pad's input was written directly to its place in the output.
 static bool is_inside(const struct tachy_node *n, const struct plan_ref *from, const struct plan_ref *to)
 {
     ptrdiff_t stride[TACHY_MAX_RANK], offset = to->offset;
@@ -114,7 +114,7 @@ static bool is_inside(const struct tachy_node *n, const struct plan_ref *from, c
     return offset == from->offset;
 }
 
-// What Pad puts around an input that is there already.
+// Writes Pad's border around an input that is in place already.
 static int frame(struct plan_build *b, const struct tachy_node *n)
 {
     static const int last[4] = {0, 2, 3, 1};

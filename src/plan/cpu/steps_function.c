@@ -28,7 +28,7 @@ void plan_run_function(const struct plan_step *s, const struct plan_run *r, int 
                   tachy_view_at(&out, row / out.h, row % out.h, x), line ? out.w * out.c : out.c);
 }
 
-// What a graph's input `i` of whole numbers becomes in the arena.
+// Converts the graph's integer input `i` to its form in the arena.
 int plan_convert_input(struct plan_build *b, const struct tachy_value *v, int i)
 {
     struct plan_step *s = plan_step(b);

@@ -34,7 +34,7 @@ static int begin(struct plan_build *b, const struct tachy_node *n, struct plan_s
     return TACHY_OK;
 }
 
-// The same, with the widest steps first, as one line with the dimension in front where they follow each other.
+// As add_dim(), but keeps the dimensions sorted by source stride, largest first.
 static void add_sorted(struct plan_copy *c, int64_t dim, ptrdiff_t from, ptrdiff_t to)
 {
     int at = c->rank;
@@ -212,7 +212,7 @@ static bool same_for_all_lines(const struct plan_gather *g)
     return same;
 }
 
-// One number an index: the last dimension as a loop of its own.
+// One number per index: a separate loop over the last dimension.
 static void gather_numbers(const struct plan_gather *g, const float *x, const float *at, float *y)
 {
     const int last = g->each.rank - 1;
@@ -229,7 +229,7 @@ static void gather_numbers(const struct plan_gather *g, const float *x, const fl
     } while (plan_next(&g->each, last, index, &from, &to));
 }
 
-// Where in the tensor the indices at `at` point, for the element of `each` that `index` counts.
+// Offset in the tensor of the element that the indices at `at` address, for the element of `each` that `index` counts.
 static ptrdiff_t picked_by(const struct plan_gather *g, const float *at, const int64_t *index)
 {
     ptrdiff_t picked = 0;
@@ -285,9 +285,9 @@ void plan_run_scatter(const struct plan_step *s, const struct plan_run *r, int r
     } while (plan_next(&g->each, g->each.rank, index, &from, &to));
 }
 
-// A number and where it was found.
+// A number and its position.
 struct found {
-    float v; // negated where the smallest are wanted
+    float v; // negated if the smallest are wanted
     int32_t at;
 };
 
@@ -298,7 +298,7 @@ static bool is_ahead(struct found a, struct found b)
     return a.v > b.v || (a.v == b.v && a.at < b.at);
 }
 
-// Puts `v` into a heap of n whose root is behind all others, in the root's place.
+// Replaces the root of a heap of n, the one that comes last, by `v`.
 static void replace_root(struct found *heap, int64_t n, struct found v)
 {
     int64_t i = 0;

@@ -1,7 +1,7 @@
 #include "base/base.h"
 #include "plan/cpu/plan_parts.h"
 
-// What the pass `int8` makes, by the plain loops of src/ref: nobody runs it on a processor but to check the pass.
+// Steps for the output of the pass `int8`, by the plain loops of src/ref: on a CPU they only serve to check the pass.
 
 static int all_rows(struct plan_step *s, plan_run_fn *run)
 {

@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-// Steps of up to three operands that stretch to the output in any number of dimensions, of
-// comparisons and of whole numbers; selection. What pictures and float32 need is in steps_math.c.
+// Operators with up to three operands that broadcast to the output in any number of dimensions, comparisons, integer
+// operators, and selection. Operators on pictures and float32 are in steps_math.c.
 
 // Dimensions of one element go, and those that all operands walk through evenly become one.
 static void simplify(struct plan_spread *s)
@@ -79,8 +79,8 @@ static float modulo(float a, float b)
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
-// What is adjacent, or one number for the whole line, goes through loops of their own, which the
-// compiler makes vectors of; so it does of two comparisons by order, but not of one for equality.
+// Adjacent elements, and one number for the whole line, get separate loops, which the compiler vectorises. It does so
+// for two ordered comparisons, but not for one for equality.
 #define LOOP(A, B, Y, EXPR)                                                                        \
     for (int64_t i = 0; i < n; i++) {                                                              \
         const float a = p[A], b = q[B];                                                            \

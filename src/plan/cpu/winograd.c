@@ -54,8 +54,8 @@ int tachy_winograd_outputs(const struct tachy_conv_shape *s)
 
 static size_t points(const struct tachy_winograd *c) { return (size_t)c->n * (size_t)c->n; }
 
-// As many rows of tiles as half of the weights have bytes, which then pass as often as the transformed
-// input; not more than stays in the second-level cache where the weights do, nor than is worth the memory.
+// Chooses as many rows of tiles as make the transformed input half the size of the weights, so that both cause the same
+// memory traffic; not more than fits in the L2 cache with the weights, nor than is worth the memory.
 static int strip_of(const struct tachy_winograd *c)
 {
     enum { LEAST = 256 << 10, MOST = 4 << 20 };
@@ -171,7 +171,7 @@ struct strip {
     int image, row, rows;
 };
 
-// Where a row's tile `i` starts along one axis, in outputs; the next ones are `dilation` apart.
+// Start of a row's tile `i` along one axis, in outputs; the next ones are `dilation` apart.
 static int start_of(int i, int dilation, int m) { return i / dilation * dilation * m + i % dilation; }
 
 static void transform_in(const struct strip *t, int row, int column, float *to, ptrdiff_t step)

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-// What steps of every kind are made of, and which file makes those of an operator.
+// Building blocks for steps of every kind, and the table of operators with the file that builds each.
 
 struct cuda_step *cuda_step(struct cuda_build *b, enum cuda_kind kind)
 {
@@ -208,7 +208,7 @@ static int set_ends(struct cuda_plan *p, const struct tachy_graph *g)
     return p->end_bytes ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-// What lies in a GPU's memory and what is found out there.
+// Sets up the GPU and reads its properties.
 static int set_device(struct cuda_build *b)
 {
     struct cuda_plan *p = b->plan;

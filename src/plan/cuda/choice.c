@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Which kernel runs each convolution. Every step starts with the first that can; with an effort the whole plan runs
-// again and again, every shape with its next kernel in each run, and the medians decide: so caches are as they will be,
-// and all kernels share what else the GPU does. Steps of one shape choose together.
+// Chooses the kernel for each convolution. Every step starts with the first one that can run it. With an effort the
+// whole plan runs repeatedly, every shape with its next kernel in each run, and the medians decide: caches are as in
+// normal use, and other load on the GPU affects all kernels. Steps of one shape choose together.
 
 enum { SAMPLES = 31, PRODUCT_SCRATCH = 32 << 20 };
 #define SHORT_RUN_MS 3.0f // steps of a few us, whose times scatter by 1: more samples
@@ -20,7 +20,7 @@ struct shape {
     struct cuda_way ways[CUDA_WAYS];
     int nb_ways;
     int nb[CUDA_WAYS];
-    bool may_pair, paired; // with the step behind each of its steps
+    bool may_pair, paired; // with the step after each of its steps
     float pair_ms[2][SAMPLES]; // both steps one by one, and in one kernel
     float best_ms, first_ms; // medians over all of its steps of the way that was picked and of the default; 0: not timed
     float ms[CUDA_WAYS][SAMPLES];
@@ -34,7 +34,7 @@ struct choice {
     struct shape *shapes;
     int nb_shapes;
     int *of; // a step's shape, -1: it has no choice
-    cuda_event *events; // one in front of each step and one behind the last
+    cuda_event *events; // one before each step and one after the last
 };
 
 static uint64_t key_of_int8(const struct tachy_nn_conv_int8 *c)
@@ -44,7 +44,7 @@ static uint64_t key_of_int8(const struct tachy_nn_conv_int8 *c)
     return tachy_mix(tachy_mix(2, &c->shape, sizeof(c->shape)), parts, sizeof(parts));
 }
 
-// What two steps have in common that choose together: all but addresses.
+// The properties that steps which choose together share: everything but addresses.
 static uint64_t key_of(const struct cuda_step *s)
 {
     if (s->kind == CUDA_CONV_INT8)
@@ -85,7 +85,7 @@ static int open_products(struct cuda_plan *p, const struct tachy_log *log)
     return TACHY_OK;
 }
 
-// Memory of a run, with numbers in it that are none of 0, huge or NaN in any type.
+// Allocates a run's memory, filled with numbers that are not 0, huge or NaN in any type.
 static int open_workspace(struct choice *c)
 {
     struct cuda_plan *p = c->p;
@@ -110,7 +110,7 @@ static int open_workspace(struct choice *c)
                              "a plan's arena");
 }
 
-// Those that take the step's form; none is left waiting.
+// Keeps the kernels that take the step's form; none is left running.
 static int find_ways(struct choice *c, struct shape *s, const struct cuda_step *step)
 {
     struct cuda_way all[CUDA_WAYS];
@@ -195,7 +195,7 @@ static bool take_known(struct choice *c, const char *text)
     return found == c->nb_shapes;
 }
 
-// What is behind a line's numbers is for people.
+// Text after a line's numbers is for people.
 static int write_text(struct choice *c)
 {
     static const char *const names[CUDA_CONVS] = {"any", "depthwise", "stem", "tma", "cublaslt", "pair", "done"};
@@ -213,7 +213,7 @@ static int write_text(struct choice *c)
     return text ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-// Which steps run with the one behind them: none, all that may, those that were chosen.
+// Steps that run joined with the one after them: none, all that may, or those that were chosen.
 enum pairing { PAIR_NONE, PAIR_ALL, PAIR_CHOSEN };
 
 static bool begins_pair(const struct choice *c, int step, enum pairing pairing)

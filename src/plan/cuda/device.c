@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// What plans of one GPU share, and what a GPU is called.
+// Data that plans on one GPU share, and a GPU's name.
 
 struct cuda_weights {
     struct cuda_weights *next;

@@ -13,7 +13,7 @@ static struct tachy_value *ones(struct tachy_graph *g, int64_t n)
     return to ? tachy_graph_constant(g, NULL, TACHY_F32, 1, &n, to) : NULL;
 }
 
-// A node in front of `before` with a value of its own, which comes back. NULL: no memory, or an operand is NULL.
+// Inserts a node before `before` and returns its value. NULL: no memory, or an operand is NULL.
 static struct tachy_value *put(struct tachy_graph *g, struct tachy_node *before, enum tachy_plan_op op,
                                const struct tachy_plan_attr *a, struct tachy_value *const in[], int nb_in, int rank,
                                const int64_t *shape)

@@ -3,10 +3,10 @@
 
 #include <stdlib.h>
 
-// Branches that do not need each other run side by side: a region is nodes in a row that fall into several groups without a
-// way from one to another, each of which has a lane, a stream of the captured run. All in front of a region has ended when it
-// begins, all in it when it ends. What a region's nodes read and make lies apart for as long as it lasts
-// (plan_place_rules.beside).
+// Runs independent branches in parallel: a region is a sequence of nodes that fall into several groups without a path
+// from one to another. Each group has a lane, a stream of the captured run. Everything before a region has ended when
+// it begins, and everything in it when it ends. Values that a region's nodes read and make do not overlap in memory
+// while it lasts (plan_place_rules.beside).
 
 struct region {
     const struct tachy_node *node[CUDA_REGION]; // in their order
@@ -90,7 +90,7 @@ static bool settle(struct cuda_build *b, const struct region *r, int region)
     return true;
 }
 
-// What the first one of a pair reads is read while the second writes, and the second writes when the first runs.
+// Inputs of the first node of a pair are read while the second writes, and the second writes when the first runs.
 static void widen_pairs(struct cuda_build *b)
 {
     for (const struct tachy_node *n = b->g->first; n; n = n->next)
@@ -126,7 +126,7 @@ int cuda_find_lanes(struct cuda_build *b)
     return TACHY_OK;
 }
 
-// A squeeze hands on what it makes behind the arena, where the next one does too: its region runs in order.
+// A squeeze passes data in memory after the arena, and so does the next one: its region runs in order.
 void cuda_keep_lanes(struct cuda_build *b)
 {
     enum cuda_scaled_role role;

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Plans in float16 with the nodes left in float32 that float16 harms. The error is that of the outputs against the plan
-// in float32, on noise and on a picture. If it is too large with all nodes in float16, halves of the graph are tried in
-// float16 alone, then halves of those that are too far off, down to single nodes.
+// Plans in float16, with those nodes in float32 that float16 harms. The error is that of the outputs against the
+// float32 plan, on noise and on a picture. If it is too large with all nodes in float16, each half of the graph is
+// tried alone in float16, then halves of those that are too far off, down to single nodes.
 
 #define MOST_ERROR 1e-2 // L2 norm of the difference over that of the output, the larger of both inputs
 enum { INPUTS = 2, MOST_TRIES = 48 };
@@ -107,7 +107,7 @@ static struct tachy_plan_params quick(const struct mixed *m)
     return p;
 }
 
-// Of whole numbers, such as classes: the share that differs.
+// For integers, such as classes: the share that differs.
 static double difference_of_numbers(const uint8_t *got, const uint8_t *want, size_t size, int64_t n)
 {
     int64_t other = 0;
@@ -162,8 +162,8 @@ static int run_single(struct mixed *m)
     return err;
 }
 
-// Which of the nodes from `from` to before `to` must be float32: half of the error is theirs at most, the others being
-// float32 meanwhile.
+// Finds which of the nodes from `from` to before `to` must be float32: their share of the error may be at most half,
+// with the other nodes in float32 meanwhile.
 static int search(struct mixed *m, int from, int to)
 {
     double error[INPUTS], worst = INFINITY;
@@ -236,7 +236,7 @@ static char *write_line(const struct mixed *m, const char *choice)
     return all;
 }
 
-// What the plan says of itself; `seconds`: that the search took.
+// Writes the plan's description; `seconds`: duration of the search.
 static int describe(const struct mixed *m, struct cuda_plan *p, double seconds)
 {
     char *text = write_line(m, p->choice);

@@ -1,8 +1,8 @@
 #include "plan/cuda/parts.h"
 
-// Two 1x1 convolutions, one behind the other, that the kernel `pair` runs at once: what is between them is written for who
-// else reads it, but not read again. As the first one's inputs are read while the second's output is written, they stay until
-// then (plan_place_rules.lasts).
+// Two consecutive 1x1 convolutions that the kernel `pair` runs together: the value between them is written for other
+// readers, but not read again. Since the first one's inputs are read while the second's output is written, they are
+// kept until then (plan_place_rules.lasts).
 
 static bool is_tap(const struct tachy_node *n)
 {

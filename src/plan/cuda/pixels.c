@@ -1,8 +1,9 @@
 #include "plan/cuda/parts.h"
 #include "plan/pass_parts.h"
 
-// A network whose picture has its channels last may read it as one of one channel, in which a pixel's channels lie side by side:
-// kernel, stride and padding are so many times as wide. On a GPU its first convolution is one of all channels.
+// A network whose picture has its channels last may read it as a picture with one channel, in which a pixel's channels
+// are adjacent columns: kernel, stride and padding become wider by their number. On a GPU its first convolution is
+// converted back to one over all channels.
 
 static bool fits(const struct tachy_node *n, const struct tachy_value **picture)
 {

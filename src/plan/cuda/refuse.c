@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-// What no plan of a GPU can run. Shapes have been verified; layouts are not set yet.
+// Nodes that no GPU plan can run. Shapes have been verified; layouts are not set yet.
 
 static const char *refuse_value(const struct tachy_value *v)
 {
@@ -24,7 +24,7 @@ static const char *refuse_conv(const struct tachy_node *n)
     return n->attr.act.act == TACHY_PLAN_PRELU ? tachy_refuse_slope(cuda_input(n, 5), n->out) : NULL;
 }
 
-// What the pass `deconv` does not take.
+// Nodes that the pass `deconv` does not take.
 static const char *refuse_deconv(const struct tachy_node *n)
 {
     const struct tachy_plan_attr *a = &n->attr;

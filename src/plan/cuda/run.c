@@ -7,7 +7,7 @@
 
 // Runs: the steps on a stream, one by one the first time and as a captured graph from then on.
 
-// Where the addresses lie in each kind's arguments.
+// Offsets of the addresses in each kind's arguments.
 enum { ADDRESSES = 12 };
 #define AT(member) (offsetof(union cuda_args, member) + 1)
 static const uint16_t addresses[CUDA_KINDS][ADDRESSES] = {
@@ -64,7 +64,7 @@ static int run_product(const struct cuda_step *s, int algorithm, const union cud
     return tachy_nn_gemm_run(s->gemm, algorithm, &io, stream);
 }
 
-// A step and the one behind it.
+// Runs a step and the one after it together.
 static int run_pair(const struct cuda_plan *p, const struct cuda_step *s, const union cuda_args *a, const cuda_address *base,
                     cuda_stream stream)
 {
@@ -256,7 +256,7 @@ static void keep_words(void *plan, enum tachy_log_level level, const char *msg)
 // A log that keeps what failed for why().
 static struct tachy_log words_of(struct cuda_plan *p) { return (struct tachy_log){keep_words, p, TACHY_LOG_ERR}; }
 
-// Where there is no memory for one more, a run waits for one that others have.
+// If there is no memory for another workspace, a run waits for one in use.
 static int take(struct cuda_plan *p, cuda_stream stream, bool any, struct cuda_workspace **w)
 {
     pthread_mutex_lock(&p->lock);
@@ -308,7 +308,7 @@ static int launch_all(struct cuda_plan *p, struct cuda_workspace *w, cuda_stream
     return status;
 }
 
-// Whether a step's status is cuBLASLt's rather than the driver's.
+// True if a step's status is cuBLASLt's rather than the driver's.
 static bool of_library(const struct cuda_step *s)
 {
     return s && s->gemm && (s->kind == CUDA_GEMM || (s->kind == CUDA_CONV && s->way.kernel == CUDA_CONV_GEMM));
@@ -368,7 +368,7 @@ static int join(const struct cuda_plan *p, struct cuda_workspace *w, bool *used)
     return status;
 }
 
-// As launch_all() on the workspace's stream, regions' lanes side by side; each has scratch of its own.
+// As launch_all() on the workspace's stream, with the lanes of a region in parallel; each has its own scratch.
 static int launch_lanes(struct cuda_plan *p, struct cuda_workspace *w)
 {
     const cuda_address scratch = w->base[BASE_SCRATCH];
@@ -436,8 +436,8 @@ static struct cuda_graph *graph_of(const struct cuda_plan *p, struct cuda_worksp
     return g;
 }
 
-// Queues the plan's steps. A second run of the same tensors is captured first. What other threads do with the GPU meanwhile can
-// spoil that, the opening of a decoder for one: then the steps are queued one by one, and a later run is captured.
+// Queues the plan's steps. The second run of the same tensors is captured first. Other threads' use of the GPU can
+// spoil a capture, for example opening a decoder: the steps are then queued one by one, and a later run is captured.
 static int queue_steps(struct cuda_plan *p, struct cuda_workspace *w, const cuda_address *ends, cuda_stream stream)
 {
     enum { CAPTURES = 8 };

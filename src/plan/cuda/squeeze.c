@@ -4,10 +4,10 @@
 
 #include <stdlib.h>
 
-// Convolutions whose input channels are scaled (their fifth input): their weights are scaled instead, a matrix for each
-// image. Where the scale is a squeeze-and-excite's, one step goes from the means to the scaled weights
-// (cuda/nn/squeeze.h), and the depthwise convolution in front of it sums what it stores. So is the scale of what a Resize
-// adds. What these steps hand on lies behind the arena.
+// Convolutions whose input channels are scaled (by their fifth input): the weights are scaled instead, with one matrix
+// per image. If the scale comes from a squeeze-and-excite, one step computes the scaled weights from the means
+// (cuda/nn/squeeze.h), and the depthwise convolution before it sums its output as it stores. The same holds for the
+// scale of the tensor that a Resize adds. Data between these steps lies after the arena.
 
 enum { MOST_CHANNELS = 4096, MOST_PARTS = 128, MOST_PICTURE = 2 << 20 }; // bytes of an image whose mean a few blocks take
 
@@ -56,7 +56,7 @@ static void find_means(struct cuda_scaled *s, const struct tachy_node *n)
         s->mean = NULL;
 }
 
-// Whether the program wants what one of its nodes makes, which the step does not write.
+// True if the program reads the output of one of its nodes, which the step does not write.
 static bool is_wanted(const struct tachy_graph *g, const struct cuda_scaled *s)
 {
     const struct tachy_node *const all[] = {s->mean, s->other, s->join, s->first, s->second, s->cast};
@@ -66,7 +66,7 @@ static bool is_wanted(const struct tachy_graph *g, const struct cuda_scaled *s)
     return false;
 }
 
-// What makes the scale of s->conv, if that is a squeeze.
+// Finds the node that makes the scale of s->conv, if it is a squeeze.
 static void find_chain(const struct tachy_graph *g, struct cuda_scaled *s, const struct tachy_value *scale)
 {
     struct cuda_scaled found = {.conv = s->conv};
@@ -88,7 +88,7 @@ static void find_chain(const struct tachy_graph *g, struct cuda_scaled *s, const
 
 const struct tachy_node *cuda_squeeze_ends(const struct cuda_scaled *s) { return s->cast ? s->cast : s->second; }
 
-// What the means are of is read when the chain ends.
+// The tensor whose means are taken is read when the chain ends.
 static void widen(struct cuda_build *b, const struct cuda_scaled *s, const int *when)
 {
     const struct tachy_node *const means[] = {s->mean, s->other};
@@ -127,7 +127,7 @@ static size_t take(size_t *next, int64_t bytes)
     return at;
 }
 
-// Where it hands on what; bytes behind the arena. Returns the first byte that is free.
+// Assigns memory after the arena to the data that it passes on. Returns the first free byte.
 static size_t place(struct cuda_scaled *s, size_t next)
 {
     if (s->mean) {
@@ -208,7 +208,7 @@ static bool layer(struct cuda_build *b, const struct tachy_node *n, enum tachy_d
     return *w && (!v || *bias) && (!act || cuda_act(b, n, NULL, act));
 }
 
-// The pixels of a picture, or the one position of a mean that a step in front makes.
+// Means over the pixels of a picture, or the one position of a mean that an earlier step makes.
 static struct tachy_nn_means means_of(const struct cuda_build *b, const struct cuda_scaled *s, const struct tachy_node *mean)
 {
     const struct tachy_value *x = mean->in[0];
@@ -231,7 +231,7 @@ static int reduce_first(struct cuda_build *b, const struct cuda_scaled *s)
     return TACHY_OK;
 }
 
-// Where the scale goes, and the weights that it scales.
+// Sets where the scale goes, and the weights that it scales.
 static bool set_target(struct cuda_build *b, struct cuda_scaled *s, struct tachy_nn_squeeze *q)
 {
     if (s->conv->op == TACHY_OP_RESIZE) {

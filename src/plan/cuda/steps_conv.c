@@ -5,7 +5,8 @@
 
 // Steps of convolutions and matrix products.
 
-// [cout][cin / groups][kh][kw] to [cout][kh][kw][row], of which the first cin / groups are not zero.
+// Reorders [cout][cin / groups][kh][kw] to [cout][kh][kw][row]; the first cin / groups of a row are used, the rest is
+// zero.
 static cuda_address weights_by_rows(struct cuda_build *b, const struct tachy_node *n, enum tachy_dtype t, int64_t row)
 {
     const struct tachy_value *v = n->in[1];
@@ -83,7 +84,7 @@ static bool dense_rows(const struct tachy_nn_tensor *t, int h, int w)
     return (t->row == w * t->pixel || h == 1) && t->image == h * t->row;
 }
 
-// Whether cuBLASLt has the end of it.
+// True if cuBLASLt can do this epilogue.
 static bool ends_product(const struct tachy_nn_epilogue *e)
 {
     bool relu = e->act.kind == TACHY_ACT_CLIP && e->act.a == 0 && isinf(e->act.b);
@@ -100,7 +101,7 @@ static int common_alignment(const cuda_address *at, int n)
     return (int)(bits & (0 - bits));
 }
 
-// Whether rows of so many elements begin where vectors may, or are as dense as cuBLASLt is told by their length.
+// True if rows of this many elements start at vector boundaries, and are as dense as cuBLASLt is told by their length.
 static bool rows_fit(const struct tachy_nn_tensor *t, int columns, enum tachy_dtype type)
 {
     return !t->data || t->pixel == columns || t->pixel * (int64_t)tachy_dtype_size(type) % 16 == 0;
@@ -235,7 +236,7 @@ static bool is_product(const struct tachy_node *n)
     return !constant || !columns || n->in[0]->data || n->attr.matmul.trans_a;
 }
 
-// Whether the elements along the axis `last` from the end are adjacent, and lines along it apart.
+// True if the elements along the axis `last`, counted from the end, are adjacent, and lines along it are apart.
 static bool is_near(const struct tachy_value *v, const ptrdiff_t *stride, int last, int other)
 {
     return stride[v->rank - last] == 1 && stride[v->rank - other] >= v->shape[v->rank - last];
@@ -313,8 +314,8 @@ static int product(struct cuda_build *b, const struct cuda_walk *batches, const 
     return TACHY_OK;
 }
 
-// How many elements lie from one matrix of `v` to the next along the dimensions of `y`, and from one row to the next.
-// *by_columns: from one column to the next instead.
+// Distances in elements between matrices of `v` along the dimensions of `y`; returns the one between rows. *by_columns:
+// it is between columns instead.
 static int64_t matrix_strides(const struct cuda_build *b, const struct tachy_value *v, const struct tachy_value *y, int64_t *to, bool *by_columns)
 {
     const struct tachy_node *t = v->made_by;
@@ -329,7 +330,7 @@ static int64_t matrix_strides(const struct cuda_build *b, const struct tachy_val
     return stride[v->rank - (*by_columns ? 1 : 2)];
 }
 
-// Where a product of matrices is written: as its Transpose has it, if that is joined.
+// Strides of a matrix product's result: in its Transpose's order, if that is joined.
 static int64_t result_strides(const struct tachy_node *n, int64_t *to)
 {
     const struct tachy_node *t = cuda_product_joins(n) ? n->next : NULL;
@@ -347,7 +348,7 @@ static int64_t result_strides(const struct tachy_node *n, int64_t *to)
     return row;
 }
 
-// Any two matrices; what is behind the product is a step of its own.
+// A product of any two matrices; the end of the product is a separate step.
 static int steps_product(struct cuda_build *b, const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0], *w = n->in[1], *y = n->out;

@@ -77,7 +77,7 @@ void cuda_walk_shape(int64_t shape[TACHY_NN_RANK], const struct cuda_walk *w)
     }
 }
 
-// What a launch over a walk does: where its walkers lie and of which types.
+// Arguments of a launch over a walk: offsets and types of its walkers.
 struct task {
     cuda_address at[CUDA_WALKERS];
     enum tachy_dtype t[CUDA_WALKERS];
@@ -86,8 +86,8 @@ struct task {
 };
 typedef int launch_fn(struct cuda_build *b, const struct cuda_walk *w, const struct task *task);
 
-// One launch for all dimensions that kernels walk through. If there are more, each element of the smallest is a walk of
-// its own: as a tensor has less than 2^31 elements, these are few.
+// One launch covers as many dimensions as kernels can walk. If there are more, each element of the smallest gets its
+// own launch: a tensor has less than 2^31 elements, so these are few.
 static int launch_all(struct cuda_build *b, const struct cuda_walk *whole, const struct task *task, launch_fn *launch)
 {
     struct cuda_walk w = *whole;
@@ -114,7 +114,7 @@ static void then(struct tachy_nn_pointwise *p, enum tachy_nn_step_kind kind, int
         (struct tachy_nn_step){(unsigned char)kind, (unsigned char)what, (unsigned char)operand_of, a, b};
 }
 
-// The function of a node or its end; PRelu's slope is the operand behind the others.
+// The node's function or end; PRelu's slope is the operand after the others.
 static void then_act(struct tachy_nn_pointwise *p, const struct tachy_plan_act_of *a)
 {
     if (a->act == TACHY_PLAN_NONE)
@@ -187,7 +187,7 @@ static int elements(struct cuda_build *b, const struct tachy_node *n, struct tac
     return launch_all(b, &w, &task, launch_pointwise);
 }
 
-// Bytes from an operand's first element to behind its last, in a step's own order.
+// Bytes from an operand's first element to the end of its last, in a step's own order.
 static size_t span_of(const struct tachy_nn_pointwise *p, const struct tachy_nn_operand *o)
 {
     int64_t last = 0;
@@ -196,7 +196,8 @@ static size_t span_of(const struct tachy_nn_pointwise *p, const struct tachy_nn_
     return (size_t)(last + 1) * tachy_dtype_size(o->dtype);
 }
 
-// Whether a launch may write `out` while it reads this operand: elsewhere, or each element where it was read.
+// True if a launch may write `out` while it reads this operand: it is elsewhere, or each element is written where it
+// was read.
 static bool may_write(const struct tachy_nn_pointwise *p, const struct tachy_nn_operand *o, const struct tachy_nn_operand *out)
 {
     size_t from = span_of(p, o), to = span_of(p, out);
@@ -205,12 +206,12 @@ static bool may_write(const struct tachy_nn_pointwise *p, const struct tachy_nn_
                      !memcmp(o->stride, out->stride, sizeof(o->stride)));
 }
 
-// The last step, if it is one launch for all of `v`, which `n` alone reads, in the same lane.
+// The last step, if it is one launch for all of `v`, is read only by `n`, and is in the same lane.
 static struct tachy_nn_pointwise *chain_of(const struct cuda_build *b, const struct tachy_node *n, const struct tachy_value *v)
 {
     struct cuda_plan *p = b->plan;
     struct cuda_step *s = p->nb_steps ? &p->steps[p->nb_steps - 1] : NULL;
-    const struct tachy_node *by = v->made_by; // which has made a step of its own, as what only moves numbers may not
+    const struct tachy_node *by = v->made_by; // it must have made a step; nodes that only move numbers may not have
     if (!s || s->kind != CUDA_POINTWISE || !by || (by->op != TACHY_OP_UNARY && by->op != TACHY_OP_BINARY && by->op != TACHY_OP_SELECT) ||
         tachy_value_user(v) != n || n->prev != by || !tachy_is_float(v->dtype) || s->a.pointwise.out.data != cuda_tensor(b, v).data)
         return NULL;
@@ -317,8 +318,8 @@ static bool turn(struct cuda_build *b, const struct tachy_node *n)
     return s;
 }
 
-// Whether the output of Reshape, Transpose or Slice lies within its input: what is alive at the same time never shares
-// a place otherwise.
+// True if the output of Reshape, Transpose or Slice lies within its input: otherwise values that are alive at the same
+// time never share a place.
 static bool is_address(const struct cuda_build *b, const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0];
@@ -332,7 +333,8 @@ static bool is_address(const struct cuda_build *b, const struct tachy_node *n)
     return from->offset + (ptrdiff_t)bytes(offset, x) == to->offset;
 }
 
-// Steps through the input of Slice, Transpose, Expand and Reshape; how far behind its start, in elements.
+// Sets the strides through the input of Slice, Transpose, Expand and Reshape; returns the offset of its start, in
+// elements.
 static int64_t walk_copy(const struct cuda_build *b, const struct tachy_node *n, struct cuda_walk *w)
 {
     const struct tachy_value *x = n->in[0], *y = n->out;
@@ -427,7 +429,7 @@ static int fill(struct cuda_build *b, const struct tachy_node *n, const int64_t 
     return launch_all(b, &w, &task, launch_fill);
 }
 
-// What lies around the input, axis by axis: in front and behind, over what the axes before it leave.
+// Fills the area around the input, axis by axis: before and after, over what the previous axes left.
 static int frame(struct cuda_build *b, const struct tachy_node *n)
 {
     int64_t first[TACHY_MAX_RANK] = {0}, dim[TACHY_MAX_RANK];

@@ -75,7 +75,7 @@ int cuda_steps_int8(struct cuda_build *b, const struct tachy_node *n)
     } else {
         i.table = table(b, n->in[1], y->dtype);
     }
-    // Of dense tensors all elements are channels of one pixel.
+    // In dense tensors all elements count as channels of one pixel.
     bool dense = plan_is_dense(v) && plan_is_dense(&b->places.ref[x->id].v) && (!two || plan_is_dense(&b->places.ref[n->in[1]->id].v));
     if (dense && tachy_value_elements(y) <= INT_MAX)
         i.n = i.h = i.w = 1, i.c = (int)tachy_value_elements(y);

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-// How long a run takes with its tensors on the device: many runs, one after the other, between two events.
+// Times a run with its tensors on the device: many consecutive runs between two events.
 
 struct timing {
     struct cuda_plan *p;

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-// Which kernels are asked to run a convolution, what is thought to be fastest first: without an effort that one runs. A
-// launcher refuses what it cannot do, so this is only about what makes no sense to ask.
+// Lists kernels for a convolution, the expected fastest first; without an effort that one runs. A launcher refuses
+// shapes that it cannot do, so this only skips pointless candidates.
 
 struct ways {
     struct cuda_way *to;

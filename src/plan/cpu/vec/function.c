@@ -4,9 +4,9 @@
 
 #include <math.h>
 
-// Functions of single numbers that no convolution ends in, numbers of other types, and reductions of a line,
-// as loops that compilers make vectors of: no sum changes its order and no product is part of one, so that every
-// instruction set gives the same bits.
+// Functions of single numbers that no convolution ends in, conversions between types, and reductions of a line, as
+// loops that compilers vectorise: no sum changes its order and no product is fused into one, so every instruction set
+// gives the same bits.
 
 // To the nearest whole number, halves to the even one, in operations that become vectors: beyond 2^23
 // float32 has no fractions left, so a sum with it has none.
@@ -17,7 +17,7 @@ static inline float nearest(float v)
     return fabsf(v) < whole ? r : v;
 }
 
-// What is no number becomes the lower limit.
+// NaN becomes the lower limit.
 static inline float within(float v, float low, float high)
 {
     const float least = v > low ? v : low;
@@ -143,8 +143,8 @@ static inline __attribute__((always_inline)) void turn(const float *x, int vecto
     }
 }
 
-// In lanes, in the same order whatever the processor. Comparisons alone would lose what is no number, so a sum runs
-// beside them, which takes no longer: only if it is no number either can there be one.
+// In lanes, in the same order on every processor. Comparisons alone would lose NaN, so a sum runs beside them, which
+// takes no longer: only if it is NaN can an element be.
 static inline __attribute__((always_inline)) float most_of(const float *x, int64_t n, bool least)
 {
     enum { VECTORS = LANES / VW };

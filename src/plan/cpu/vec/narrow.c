@@ -1,8 +1,8 @@
 #include "plan/cpu/vec/vec.h"
 #include "plan/cpu/vec/vec_names.h"
 
-// One output channel of a row, the lanes being pixels: the taps in their order with one rounding a
-// tap, chunk by chunk, the bias in front or behind, as in tile.c.
+// One output channel of a row; the lanes are pixels. Taps are added in order with one rounding per tap, chunk by chunk,
+// the bias first or last, as in tile.c.
 
 #define N_INIT(i) VF a##i = start;
 #define N_STEP(i) a##i = vfma(vload(x + i * VW), k, a##i);

@@ -1,7 +1,7 @@
 #include "plan/cpu/vec/vec_act.h"
 #include "plan/cpu/vec/vec_names.h"
 
-// What needs all channels of a pixel: softmax and layer normalisation.
+// Operators that need all channels of a pixel: softmax and layer normalisation.
 
 // The last, partial vector is filled with what changes nothing.
 VARRAY_FUNCTION

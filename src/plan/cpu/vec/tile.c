@@ -1,12 +1,11 @@
 #include "plan/cpu/kernels.h"
 #include "plan/cpu/vec/vec_finish.h"
 
-// Register tiles of convolution and matrix product: pixels x vectors accumulators, each adding
-// the taps in their order with one rounding a tap (where the processor has fused multiply-add),
-// chunk by chunk, with the bias in front or behind, so an output's bits do not depend on the tile it
-// fell in, nor on where its taps were cut into parts. Whether a zero (of the padding, or of no chunk
-// so far) is added or left out changes none: it can only make a sum of -0 one of +0, and the bias,
-// which is never -0, is added before or after.
+// Register tiles of convolution and matrix product: pixels x vectors accumulators. Each adds the taps in order with one
+// rounding per tap (if the processor has fused multiply-add), chunk by chunk, with the bias first or last. So an
+// output's bits depend neither on its tile nor on how its taps were cut into parts. Adding or skipping a zero (of the
+// padding, or of an empty chunk) changes nothing: it can only turn a sum of -0 into +0, and the bias, which is never
+// -0, is added before or after.
 
 #define LAST(v, n) ((v) == (n) - 1)
 #define ADD_AT(p, v) load_last(add + (p) * add_step + (v) * VW, LAST(v, vectors), tail)
@@ -53,8 +52,8 @@ static inline void store_last(float *p, VF v, bool last, int tail)
         a##p##_1 = vfma(xv, w1, a##p##_1);                                                         \
         a##p##_2 = vfma(xv, w2, a##p##_2);                                                         \
     }
-// Four taps at a time where a multiply-add takes one lane of a vector: one load instead of four,
-// and none of the vector units' time for spreading a number over a vector.
+// Four taps at a time if a multiply-add can take one lane of a vector: one load instead of four, and no time of the
+// vector units for broadcasting a number.
 #if TACHY_VEC == 3
 #define T_QUAD(p, M) const VF q##p = vload(x##p + c);
 #define T_LANE1(p, l) a##p##_0 = vfma_lane(w0, q##p, l, a##p##_0);
@@ -160,8 +159,8 @@ static inline void store_last(float *p, VF v, bool last, int tail)
 #define NAMES_TO_8(N) NAMES_TO_6(N), tile_##N##_7, tile_##N##_8
 #define NAMES_TO_10(N) NAMES_TO_8(N), tile_##N##_9, tile_##N##_10
 
-// As many accumulators as leave registers for the weights and one input (NEON: one for each
-// pixel), and as many pixels as leave registers for their addresses.
+// As many accumulators as leave registers for the weights and one input (NEON: one per pixel), and as many pixels as
+// leave registers for their addresses.
 TILES_TO_10(1)
 #if TACHY_VEC == 2 // 32 registers
 TILES_TO_10(2)

@@ -1,9 +1,9 @@
 #include "plan/cpu/kernels.h"
 #include "plan/cpu/vec/vec_finish.h"
 
-// Transforms of Winograd's F(2x2, 3x3) and F(4x4, 3x3), see ../winograd.c: first down the columns, then
-// along the rows, one vector of channels at a time. Every multiplication is a fused multiply-add or of its
-// own, so all sets round alike.
+// Transforms of Winograd's F(2x2, 3x3) and F(4x4, 3x3), see ../winograd.c: first down the columns, then along the rows,
+// one vector of channels at a time. Every multiplication is either a fused multiply-add or separate, so all sets round
+// alike.
 
 static inline void input_4(const VF d[4], VF o[4])
 {
