@@ -5,9 +5,9 @@
 
 #include <stdlib.h>
 
-// Which nodes become plans. A node's level counts how often a path to it changes between nodes that
-// we run and nodes that we do not, so those of ours that share a level are convex: a path that leaves
-// them and comes back would have raised the level.
+// Chooses the nodes that become plans. A node's level counts how often a path to it alternates between nodes that we
+// run and nodes that we do not. So our nodes that share a level are convex: a path that leaves them and returns would
+// have raised the level.
 struct claims {
     const struct provider *p;
     const struct provider_options *o;
@@ -22,7 +22,7 @@ struct claims {
     bool *any; // makes whole numbers that float32 may not hold
     int *pulled;  // of what is folded: the level of those that use it, or one of enum pulled
     int *level, levels;
-    int *from;         // nodes that make the inputs of a node, those of the next one behind them
+    int *from;         // producers of a node's inputs, followed by those of the next node
     size_t *from_end;  // of each node in `from`
     struct part *part; // of each level
     size_t *by_level;  // our nodes by level
@@ -37,11 +37,11 @@ struct part {
     int64_t saved;
 };
 
-// What a node has to do with quantised numbers.
+// Relation of a node to quantised numbers.
 struct quantised {
     bool makes, takes; // QuantizeLinear, DequantizeLinear
-    bool product;      // of which ONNX Runtime makes int8 arithmetic, if the numbers beside it are quantised
-    bool to_float;     // also where the result is not
+    bool product;      // ONNX Runtime makes int8 arithmetic of it if the numbers around it are quantised
+    bool to_float;     // also if the result is not quantised
     int from, computed; // inputs of DequantizeLinear, and those of them that are no constants
     bool to;            // the result goes to QuantizeLinear
 };
@@ -54,7 +54,7 @@ static void follow(struct claims *c, size_t i, size_t from)
     c->level[i] = TACHY_MAX(c->level[i], c->level[from] + (c->ours[from] != c->ours[i]));
 }
 
-// A constant depends on nothing, so what makes it may go where it is used, if that is one place of ours.
+// A constant depends on nothing, so its producer may move to its user, if that is a single node of ours.
 static void pull(struct claims *c, size_t i, size_t from)
 {
     if (!c->folded[from])
@@ -118,7 +118,7 @@ static bool add_makers(struct claims *c, size_t i, const struct tachy_index *ind
     return ok;
 }
 
-// Who makes each node's inputs. TACHY_ERR_NOMEM.
+// Finds the producers of each node's inputs. TACHY_ERR_NOMEM.
 static int find_makers(struct claims *c)
 {
     struct tachy_index index = {0};
@@ -202,7 +202,7 @@ static void leave_int8(struct claims *c)
             leave(c, i, "ONNX Runtime has int8 arithmetic for it, which is faster; claim_qdq=1 takes it all the same");
 }
 
-// Also where it is left for another reason, for what reads it.
+// Also called if the node is left for another reason, for the sake of its readers.
 static void leave_wrong_shape(struct claims *c, size_t i, size_t from)
 {
     if (c->why[from] != reader_wrong_shape)
@@ -238,8 +238,8 @@ static void keep_any_inside(struct claims *c)
     }
 }
 
-// Whether ONNX Runtime does it without a pass of its own over the tensor: the work itself, what it
-// fuses into a convolution, what only renames.
+// True if ONNX Runtime does it without an extra pass over the tensor: the work itself, operators that it fuses into a
+// convolution, and those that only rename.
 static bool costs_nothing_more(const char *op)
 {
     static const char *const names[] = {"Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid",
@@ -358,8 +358,8 @@ static int64_t turned(const struct provider_tensor *t, int n)
     return sum;
 }
 
-// Whether the nodes do become a plan: what only shows on the way is found here, while ONNX Runtime
-// can still take them. `border`: elements that are turned around at its ends.
+// True if the nodes really become a plan: problems that only show during compilation are found here, while ONNX Runtime
+// can still take the nodes. `border`: elements that are transposed at the plan's ends.
 static bool compiles(const struct claims *c, const OrtGraph *graph, const OrtNode **nodes, size_t nb,
                      int64_t *border, const struct tachy_log *log)
 {
@@ -394,8 +394,8 @@ static void settle(struct claims *c, struct part *part, const char *why)
     part->nb = why ? 0 : part->nb;
 }
 
-// A part of a network pays where the passes that it saves outweigh its ends: docs/provider.md has the
-// measurements. Below FEW elements neither can be told from the time of a call.
+// A part of a network pays off if the passes that it saves outweigh its ends: docs/provider.md has the measurements.
+// Below FEW elements both drown in the time of a call.
 enum { FEW = 1 << 12 };
 static bool pays(int64_t saved, int64_t border) { return border <= FEW || saved >= border; }
 

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// What a program hands to the provider: ONNX Runtime keeps it among a session's entries, as
-// ep.<name of the provider, lower case>.<key>.
+// Options that a program passes to the provider: ONNX Runtime stores them among a session's entries, as ep.<name of the
+// provider, lower case>.<key>.
 
 struct option {
     const char *key;
@@ -62,7 +62,7 @@ static OrtStatus *set_word(const struct provider *p, const struct option *k, str
     return fail(p, "tachy: the provider option `%s` is %s", k->key, words);
 }
 
-// What the options say of each other.
+// Checks the options against each other.
 static OrtStatus *settle(const struct provider *p, struct provider_options *o)
 {
     o->backend = backends[o->device];

@@ -226,7 +226,7 @@ static OrtStatus *create_transfer(OrtEpFactory *f, OrtDataTransferImpl **out)
     return provider_gpu_transfer(((struct factory *)f)->gpus, out);
 }
 
-// Streams are of sessions on a GPU alone.
+// Only sessions on a GPU have streams.
 static bool has_streams(const OrtEpFactory *f) { return provider_gpus_count(((const struct factory *)f)->gpus) > 0; }
 
 static OrtStatus *create_stream(OrtEpFactory *f, const OrtMemoryDevice *device, const OrtKeyValuePairs *options,

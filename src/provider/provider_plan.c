@@ -93,7 +93,7 @@ static void say(const struct tachy_plan_info *i, uint64_t start, const struct ta
         tachy_msg(log, TACHY_LOG_VERBOSE, "provider: kernels as the engine store says (build_effort %d)", i->effort);
 }
 
-// What is found out faster than a file is read need not be kept.
+// A choice that takes less time than reading a file need not be stored.
 static void keep_choice(const struct provider_plan *plan, const struct tachy_plan_params *params,
                         const struct tachy_plan_info *i, const char *dir, const char *key, const char *name,
                         const struct tachy_log *log)
@@ -113,7 +113,7 @@ static void keep_choice(const struct provider_plan *plan, const struct tachy_pla
     tachy_free(title);
 }
 
-// What each node costs that computes. False: no memory.
+// Lists the cost of each node that computes. False: no memory.
 static bool list_layers(const struct tachy_graph *g, struct tachy_ep_graph *to)
 {
     int n = 0;

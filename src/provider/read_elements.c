@@ -218,7 +218,7 @@ static const char *pow_of(struct reader_node *n)
     return binary(n, TACHY_PLAN_POW);
 }
 
-// Of any number of tensors, one after the other; `scale`: of the result.
+// Combines any number of tensors in turn; `scale` multiplies the result.
 static const char *several(struct reader_node *n, enum tachy_plan_binary how, float scale)
 {
     struct tachy_value *sum = n->in[0];
@@ -251,7 +251,7 @@ static const char *where(struct reader_node *n)
     return reader_emit(n, TACHY_OP_SELECT, NULL, n->in, 3, n->out[0]) ? NULL : READER_NOMEM;
 }
 
-// Numbers stay what they are where the new type holds them.
+// Numbers stay unchanged if the new type can hold them.
 static const char *cast(struct reader_node *n)
 {
     const int64_t to_bool = 9; // ONNX's number of the type

@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <math.h>
 
-// Operators that are others in another form: what a plan has no step for of its own.
+// Operators that are other operators in another form, for which a plan has no step.
 
 static bool is_float(const struct tachy_value *v) { return v && v->dtype == TACHY_F32; }
 
@@ -14,7 +14,7 @@ static const char *finish(struct reader_node *n, struct tachy_value *x)
     return x && reader_emit(n, TACHY_OP_RESHAPE, NULL, &x, 1, n->out[0]) ? NULL : READER_NOMEM;
 }
 
-// ---- Trilu: numbers beside the diagonal are 0.
+// ---- Trilu: numbers beyond the diagonal become 0.
 
 static const char *trilu(struct reader_node *n)
 {
@@ -54,7 +54,7 @@ static struct tachy_value *numbers(struct reader_node *n, enum tachy_dtype type,
     return to ? tachy_graph_constant(n->r->g, NULL, type, y->rank - axis, shape, to) : NULL;
 }
 
-// Where the indices are these numbers: truth values in the output's shape.
+// True wherever the indices equal these numbers, in the output's shape.
 static struct tachy_value *equal(struct reader_node *n, struct tachy_value *index, struct tachy_value *what)
 {
     struct tachy_value *is = tachy_graph_value(n->r->g, NULL, TACHY_U8, n->out[0]->rank, n->out[0]->shape);
@@ -83,7 +83,7 @@ static const char *one_hot(struct reader_node *n)
 
 // ---- CumSum: sums of 1, 2, 4, ... neighbours.
 
-// What lies `by` places before along the axis (`back`: behind), `outside` if there is nothing.
+// The values `by` places earlier along the axis (`back`: later), or `outside` if there are none.
 static struct tachy_value *shifted(struct reader_node *n, struct tachy_value *x, int axis, int64_t by, bool back,
                                    float outside)
 {
@@ -119,7 +119,7 @@ static const char *cum_sum(struct reader_node *n)
         return "a long sum, which ONNX Runtime is faster at";
     if (exclusive)
         x = shifted(n, x, axis, 1, back, 0);
-    for (int64_t by = 1; by < size; by *= 2) // -0 leaves every number as it is
+    for (int64_t by = 1; by < size; by *= 2) // adding -0 leaves every number unchanged
         x = reader_combine(n, TACHY_PLAN_ADD, x, shifted(n, x, axis, by, back, -0.0f), NULL);
     return finish(n, x);
 }
@@ -273,7 +273,8 @@ static bool read_equation(struct einsum *e, const char *at)
     return at && !*at;
 }
 
-// The letters' sizes, and whether everything fits. A dimension of 1 beside a larger one of the same letter does not.
+// Determines the letters' sizes and checks that they fit. A dimension of 1 with a larger one of the same letter does
+// not.
 static bool check_sizes(struct einsum *e)
 {
     for (int i = 0; i < e->nb_in; i++) {

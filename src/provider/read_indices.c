@@ -98,7 +98,7 @@ static const char *arg(struct reader_node *n, bool min)
 static const char *arg_max(struct reader_node *n) { return arg(n, false); }
 static const char *arg_min(struct reader_node *n) { return arg(n, true); }
 
-// What is cut off where padding is negative; NULL: no memory.
+// Crops what negative padding cuts off; NULL: no memory.
 static struct tachy_value *cut(struct reader_node *n, int64_t *before, int64_t *after)
 {
     struct tachy_value *x = n->in[0];

@@ -12,7 +12,8 @@ static struct tachy_value *renamed(struct reader_node *n, struct tachy_value *v,
     return to && reader_emit(n, TACHY_OP_RESHAPE, NULL, &v, 1, to) ? to : NULL;
 }
 
-// A vector is a matrix of one row in front, one column behind; the output has one less for each.
+// A vector counts as a matrix with one row on the left side, one column on the right; the output then has one dimension
+// less.
 static const char *product(struct reader_node *n, const struct tachy_plan_attr *a)
 {
     struct tachy_value *in[] = {n->in[0], reader_in(n, 1)}, *y = n->out[0], *to = y;
@@ -57,7 +58,7 @@ static const char *fused_matmul(struct reader_node *n)
     return product(n, &a);
 }
 
-// alpha a b + beta c: c as a bias where it is one per column, else a sum behind the product.
+// alpha a b + beta c: c as a bias if it is one per column, else a sum after the product.
 static const char *gemm(struct reader_node *n)
 {
     struct tachy_plan_attr a = {0};
@@ -194,7 +195,7 @@ static const char *group_norm(struct reader_node *n)
     return reader_emit(n, TACHY_OP_GROUP_NORM, &a, in, 3, n->out[0]) ? NULL : READER_NOMEM;
 }
 
-// What is left where no convolution stands in front: x * scale + shift per channel.
+// Used if no convolution precedes: x * scale + shift per channel.
 static const char *batch_norm(struct reader_node *n)
 {
     const struct tachy_value *x = n->in[0];

@@ -1,8 +1,8 @@
 #include "base/base.h"
 #include "provider/reader.h"
 
-// Quantised values in float32: constants become numbers when the model is read; computed ones are
-// scaled and rounded where the model says so, and held as they are.
+// Quantised values in float32: constants are converted when the model is read; computed values are scaled and rounded
+// where the model says so, and kept in that form.
 
 // A scale or a zero point as a constant that stretches over x along `axis`; without a name, since
 // other nodes find the original by it. NULL: not constant, of another shape, or no memory.

@@ -33,8 +33,8 @@ static bool resize_modes(struct reader_node *n, struct tachy_plan_attr *a)
            (!a->resize.exclude || a->resize.mode == TACHY_PLAN_CUBIC);
 }
 
-// Scales of the last two dimensions, one where a single one is resized; 1 for the others. -1: none
-// given, -2: something else.
+// Scales of the last two dimensions, or one if only one is resized; 1 for the others. -1: none given, -2: something
+// else.
 static int scales_of(const struct reader_node *n, int at, int dims, float *to)
 {
     float given[TACHY_MAX_RANK];

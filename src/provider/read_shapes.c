@@ -87,7 +87,7 @@ static const char *dropout(struct reader_node *n)
     return rename_only(n);
 }
 
-// Each dimension behind a new one that is stretched.
+// Puts a new dimension before each dimension and expands it.
 static const char *tile(struct reader_node *n)
 {
     int64_t times[TACHY_MAX_RANK], apart[TACHY_MAX_RANK], whole[TACHY_MAX_RANK];

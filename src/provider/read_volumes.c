@@ -1,9 +1,9 @@
 #include "base/base.h"
 #include "provider/read_windows.h"
 
-// Volumes, [n][c][d][h][w]: what slides over three dimensions becomes what plans have for pictures. The planes of a
-// volume are pictures; what lies in front of and behind a plane becomes more channels of a convolution, and pooling
-// and resizing go over the depth first. Channels are last in between, so that nothing is moved between two such nodes.
+// Volumes, [n][c][d][h][w]: operators that slide over three dimensions become operators on pictures. The planes of a
+// volume are pictures; the neighbouring planes become more channels of a convolution, and pooling and resizing handle
+// the depth first. Channels stay last in between, so that nothing is moved between two such nodes.
 
 static const int to_last[] = {0, 2, 3, 4, 1}, from_last[] = {0, 4, 1, 2, 3};
 
@@ -30,7 +30,7 @@ static const char *finish(struct reader_node *n, struct tachy_value *last)
     return last && reader_emit(n, TACHY_OP_TRANSPOSE, &a, &last, 1, n->out[0]) ? NULL : READER_NOMEM;
 }
 
-// `x` with zeros in front of and behind what lies along `axis`.
+// Pads `x` with zeros before and after along `axis`.
 static struct tachy_value *padded(struct reader_node *n, struct tachy_value *x, int axis, int64_t before, int64_t after)
 {
     struct tachy_plan_attr a = {0};
@@ -58,8 +58,8 @@ static struct tachy_value *planes(struct reader_node *n, struct tachy_value *x, 
     return reader_make(n, TACHY_OP_SLICE, &a, &x, 1, x->rank, shape);
 }
 
-// Which planes the taps of a window over the depth see: `first[t]`, then every step-th, of `before` planes of zeros
-// and the volume.
+// Planes that the taps of a window over the depth see: `first[t]`, then every step-th, in the sequence of `before` zero
+// planes and the volume.
 struct taps {
     int n;
     int64_t before, step, first[READER_INPUTS];
@@ -85,7 +85,7 @@ static struct tachy_value *gathered(struct reader_node *n, struct tachy_value *x
     return t->n == 1 ? in[0] : reader_make(n, TACHY_OP_CONCAT, &(struct tachy_plan_attr){.axis = 5}, in, t->n, 6, shape);
 }
 
-// Between two planes come stride - 1 planes of zeros, and behind the last.
+// Inserts stride - 1 zero planes after each plane, including the last.
 static struct tachy_value *spread_planes(struct reader_node *n, struct tachy_value *x, int64_t stride)
 {
     if (!x || stride == 1)

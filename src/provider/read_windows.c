@@ -49,7 +49,7 @@ static enum auto_pad auto_pad(const struct reader_node *n)
     return PAD_UNKNOWN;
 }
 
-// `total` as what lies before and behind; an odd one is longer behind where `upper`.
+// Splits `total` into padding before and after; the extra one of an odd total goes after if `upper`.
 static void split_pad(int64_t total, bool upper, int *before, int *behind)
 {
     total = TACHY_CLAMP(total, 0, 1 << 20);
@@ -79,8 +79,8 @@ static const char *window_pads(const struct reader_node *n, const struct tachy_v
     return NULL;
 }
 
-// Of a transposed convolution, whose output's size may be what is given; SAME_* makes it `stride` times the
-// input's, or more where the kernel is smaller than the stride. NULL: done, else why not.
+// Padding of a transposed convolution, whose output size may be given; SAME_* makes it `stride` times the input's, or
+// more if the kernel is smaller than the stride. NULL: done, else why not.
 static const char *transposed_pads(const struct reader_node *n, const struct tachy_value *x,
                                    const struct tachy_value *y, const int *out_pad, struct window *w)
 {
@@ -276,8 +276,8 @@ static void hang_over(struct window *w, const struct tachy_value *x, const struc
     }
 }
 
-// Whether a pooling whose last windows may hang over makes what ONNX infers: one that would begin behind the
-// input is not there, which older rules of inference do not know.
+// True if a pooling whose last windows may extend past the input gives the shape that ONNX infers: a window that would
+// begin after the input does not exist, which older inference rules do not know.
 static bool pools_as_inferred(const struct window *w, const struct tachy_value *x, const struct tachy_value *y)
 {
     for (int i = 0; i < WINDOW_AXES; i++) {

@@ -297,7 +297,7 @@ static bool operands(struct reader_node *n)
     return n->out[0];
 }
 
-// Takes out what was added behind `last`.
+// Removes the nodes added after `last`.
 static void undo(struct tachy_graph *g, const struct tachy_node *last)
 {
     while (g->last && g->last != last)
