@@ -12,7 +12,7 @@ static bool says(const tachy_settings *s, const char *path, const char *word)
     return text && !strcmp(text, word);
 }
 
-// What was typed goes before what a file says.
+// The command line has priority over a file.
 static int which_option(const tachy_settings *s, bool *several, const struct tachy_log *log)
 {
     bool ids = tachy_settings_is_set(s, "gpu.ids"), id = tachy_settings_is_set(s, "gpu.id");

@@ -46,7 +46,7 @@ __device__ static int alpha_at(const params &p, const frame_params &f, int x, in
 {
     const uint8_t *a = at<const uint8_t>(f.alpha, (int64_t)(y << p.low) * p.alpha_stride);
     if (!p.narrow)
-        return a[x]; // no format has half the rows alone
+        return a[x]; // no format has only half the rows
     const uint8_t *b = a + (p.low && (y << 1) + 1 < p.frame_height ? p.alpha_stride : 0);
     int l = 2 * x, r = min(l + 1, p.frame_width - 1);
     return (a[l] + a[r] + b[l] + b[r] + 2) >> 2;
@@ -74,7 +74,7 @@ template <typename T> __device__ static T mixed(T a, T b, int alpha, int shift)
     return (T)((((a >> shift & top) * alpha + (b >> shift & top) * (255 - alpha) + 127) / 255) << shift);
 }
 
-// Whether four samples stand for whole words of alpha.
+// True if four samples use whole words of alpha.
 __host__ __device__ static bool in_words(const params &p)
 {
     return p.comps != 3 && (EACH / p.comps << p.narrow) % 4 == 0 && p.other != TACHY_CUDA_LAYER_BLURRED;

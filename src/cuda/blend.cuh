@@ -42,7 +42,7 @@ template <typename T, int N> __device__ static inline void load_span(uint32_t w[
         w[j] = load_word(row, x + j * per, n);
 }
 
-// The same samples where they lie in the row.
+// Stores the same samples at their place in the row.
 template <typename T, int N> __device__ static inline void store_span(const uint32_t w[], T *row, int x, int n)
 {
     const int words = N * sizeof(T) / 4, per = 4 / sizeof(T);
@@ -74,13 +74,13 @@ __device__ static inline uint32_t mix4(uint32_t a, uint32_t b, uint32_t alpha)
     return __byte_perm(__byte_perm(v, w, 0x0073), __byte_perm(x, y, 0x0073), 0x5410);
 }
 
-// The same where alpha is often 0 or 255.
+// As above, faster if alpha is often 0 or 255.
 __device__ static inline uint32_t blend4(uint32_t a, uint32_t b, uint32_t alpha)
 {
     return alpha == 0xffffffffu ? a : alpha == 0 ? b : mix4(a, b, alpha);
 }
 
-// The same of two 10-bit values in words; alpha: two bytes.
+// As above for two 10-bit values in words; alpha: two bytes.
 __device__ static inline uint32_t blend2(uint32_t a, uint32_t b, uint32_t alpha, int shift)
 {
     uint32_t out = 0;

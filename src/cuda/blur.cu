@@ -131,7 +131,7 @@ int tachy_cuda_run_blur(const struct tachy_cuda_blur *a, cuda_stream stream)
     dim3 warps(parts(n, THREADS / 32), 1, a->count), grid(parts(n, THREADS), 1, a->count), block(32, THREADS / 32);
     if (!a->gathered)
         blur_gather<<<warps, block, 0, s>>>(*a);
-    for (int i = 0; i < 6; i++) // to and fro, so that the sixth ends where the first began
+    for (int i = 0; i < 6; i++) // back and forth, so that the sixth ends where the first began
         blur_box<<<grid, THREADS, 0, s>>>(*a, i % 2 == 1, i >= 3, i % 3 == 2);
     blur_divide<<<grid, THREADS, 0, s>>>(*a);
     return cudaGetLastError();

@@ -3,9 +3,9 @@
 #include "cuda/composite_eye.cuh"
 #include "cuda/device.cuh"
 
-// A warp first looks at its tile's part of the mask (composite_eye.cuh). Nearly all tiles of a real one
-// are all background or all person: such a tile is a copy of one layer, or its colour, and reads
-// nothing else. What is between is blended. Warps go their own way: a block has no barrier.
+// A warp first looks at its tile's part of the mask (composite_eye.cuh). Nearly all tiles of a real mask are all
+// background or all person: such a tile is a copy of one layer, or its colour, and reads nothing else. Mixed tiles are
+// blended. Warps are independent: a block has no barrier.
 enum { WARPS_X = 2, WARPS_Y = 2, WARPS = WARPS_X * WARPS_Y, HELD = 4 };
 
 // Adds what the lanes of a warp counted in four bytes, each at most 32 in all.
@@ -123,8 +123,8 @@ __device__ static void own_span(const params &p, const frame_params &f, int plan
             own[j] = p.fill[0][plane];
 }
 
-// Blends and stores N samples from x on of row y of a plane of n samples; `right`: how many of them
-// the composite beside the frame shows.
+// Blends and stores N samples from x on of row y of a plane of n samples; `right`: how many of them the composite
+// beside the frame shows.
 template <typename T, int N>
 __device__ static void span(const params &p, const frame_params &f, int plane, int y, int x, int n, int right,
                             uint32_t own[], const uint32_t alpha[])
@@ -241,8 +241,8 @@ template <typename T> __device__ static void store_sixteen(const uint32_t w[], c
         __stcs(at<uint4>(a) + j, make_uint4(w[4 * j], w[4 * j + 1], w[4 * j + 2], w[4 * j + 3]));
 }
 
-// A step of a launch that is plain(): own samples or a colour over a colour, luma alone or with pairs,
-// vectors everywhere, an eye that covers the tile. same: alpha, or -1 where the eye has it.
+// A step of a launch that is plain(): own samples or a colour over a colour, luma only or with pairs, vectors
+// everywhere, one eye that covers the tile. same: alpha, or -1 if it comes from the eye.
 template <typename T>
 __device__ static void plain_step(const params &p, const frame_params &f, const tachy_cuda_eye &e, const tile &t, int same,
                                   const ramp &r, int4 *cells)

@@ -1,6 +1,6 @@
 #pragma once
-// What a mask, or its refinement, is worth at the frame's pixels: the alpha of composite.cu.
-// Integer arithmetic of ref_alpha_row.c, floats of ref_refine_row.c.
+// Evaluates a mask, or its refinement, at the frame's pixels: the alpha of composite.cu. Integer arithmetic of
+// ref_alpha_row.c, float arithmetic of ref_refine_row.c.
 #include "cuda/composite.h"
 #include "cuda/device.cuh"
 
@@ -35,7 +35,7 @@ __device__ static int mask_value(const uint8_t *m, const between &r, int k)
 
 __device__ static int2 mask_cell(int v, int next, int low) { return make_int2((v - low) * 32768 + 0x4000, next - v); }
 
-// The same of a refinement: slope, its step, offset, its step. No fused multiply-add.
+// As above for a refinement: slope, its step, offset, its step. No fused multiply-add.
 __device__ static float lerp(float a, float b, float w) { return __fadd_rn(a, __fmul_rn(__fsub_rn(b, a), w)); }
 
 __device__ static float4 fine_cell(const tachy_cuda_eye &e, const between &r, int k)
@@ -75,7 +75,7 @@ __device__ static uint32_t top_bytes(const uint32_t v[4])
     return __byte_perm(__byte_perm(v[0], v[1], 0x0073), __byte_perm(v[2], v[3], 0x0073), 0x5410);
 }
 
-// What a lane works on.
+// A lane's tile.
 struct tile {
     int x, y, rows; // first pixel, first row, rows that exist: 0 to 2; y is in the frame in any case
     int y1;         // the second row, or the first again
@@ -91,7 +91,7 @@ __device__ static uint32_t bytes_between(int j, int from, int to)
     return (uint32_t)((1ull << 8 * hi) - 1) & ~(uint32_t)((1ull << 8 * lo) - 1);
 }
 
-// Word j of a row of alphas with the eye's, where the eye covers it.
+// Merges the eye's alpha into word j of a row of alphas, where the eye covers it.
 __device__ static __noinline__ uint32_t merge(const tachy_cuda_eye &e, const tile &t, int row, int j, uint32_t old, uint32_t eye)
 {
     int y = row ? t.y1 : t.y;

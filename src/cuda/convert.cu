@@ -1,8 +1,8 @@
 #include "cuda/convert.h"
 #include "cuda/values.cuh"
 
-// A warp has two rows of 256 pixels and the chroma that belongs to them, a lane 8 of each. What lies
-// outside of a lane's columns comes from its neighbours; the first and the last lane read it.
+// A warp has two rows of 256 pixels and their chroma, a lane 8 of each. Pixels outside a lane's columns come from its
+// neighbours; the first and the last lane read them.
 enum { WARPS = 8, LANE = 8, SPAN = 32 * LANE, CHUNKS = SPAN * 4 / 16 };
 typedef tachy_cuda_convert params;
 typedef tachy_cuda_convert_frame frame_params;
@@ -153,7 +153,7 @@ __device__ static inline uint32_t code_of(float v)
 }
 __device__ static inline float half_at(uint32_t word, int i) { return value(half16{(uint16_t)(word >> 16 * i)}); }
 
-// Pixel x of a row of bytes as a word, B G R or R G B from the lowest on. What is above them may be anything.
+// Pixel x of a row of bytes as a word, B G R or R G B from the lowest byte on. The bytes above are undefined.
 template <int C> __device__ static inline uint32_t pixel(const uint32_t w[], int x)
 {
     if (C == 4)
@@ -177,7 +177,7 @@ template <int S> __device__ static uint32_t code_at(const uint8_t *row, int x)
     return code_of(S == 2 ? half_at(w, 0) : __uint_as_float(w | p[S - 2] << 16 | (uint32_t)p[S - 1] << 24));
 }
 
-// What this warp has of the picture.
+// This warp's part of the picture.
 struct place {
     int lane, x, y; // of this lane's first pixel; the upper row
     int y1, above;  // the lower row and the one above, at the edge those that exist
@@ -196,13 +196,13 @@ __device__ static inline place here(const params &p)
 
 // ---- To Y'CbCr
 
-// What is added up of the components. A column of chroma is the sum of both rows, or of three with the
-// middle one twice (top); around a pair of chroma lie 1 2 1 columns, or 0 2 2.
+// Sums of the components. A column of chroma is the sum of both rows, or of three with the middle one twice (top); a
+// pair of chroma uses columns weighted 1 2 1, or 0 2 2.
 struct sums {
     uint32_t luma[2][LANE], cb[LANE / 2], cr[LANE / 2];
 };
 
-// Of the columns before, at and after a pair, `left` before the first.
+// From the columns before, at and after a pair; `left` is before the first.
 __device__ static inline uint32_t across(const params &p, const uint32_t column[LANE], int i, uint32_t left)
 {
     uint32_t before = i ? column[(2 * i + LANE - 1) % LANE] : left, after = column[2 * i + 1];
@@ -424,8 +424,8 @@ __device__ static inline void load_chroma(const params &p, const frame_params &f
     }
 }
 
-// What a pair, times four, gives to the components in the order of memory; parts of it and of a neighbour
-// are added up, 4 in all. The matrix comes before the pixels between the pairs: it is the same sum.
+// Four times a pair's contribution to the components in memory order; parts of it and of a neighbour are added up, 4 in
+// all. Applying the matrix before interpolating the pixels between pairs gives the same sum.
 struct weights {
     int first, second, green_first, green_second, add[3];
 };

@@ -1,5 +1,5 @@
 #pragma once
-// What the .cu files share. Plain CUDA C: no class, no exception, no C++ library.
+// Shared by the .cu files. Plain CUDA C: no class, no exception, no C++ library.
 #include "cuda/abi.h"
 
 #include <cstdint>
@@ -11,7 +11,7 @@ template <typename T> __host__ __device__ static inline T *at(cuda_address base,
     return reinterpret_cast<T *>(base + (cuda_address)bytes);
 }
 
-// The same in global memory, which the compiler would not know.
+// The same address as a pointer to global memory, which the compiler would not know otherwise.
 template <typename T> __device__ static inline T *global(cuda_address base)
 {
 #ifdef __CUDA_ARCH__
@@ -27,8 +27,8 @@ static inline cudaStream_t on(cuda_stream stream) { return reinterpret_cast<cuda
 
 __host__ __device__ static inline int parts(int64_t n, int each) { return (int)((n + each - 1) / each); }
 
-// The status of a launch or of another call of the runtime, which keeps a failure until it is asked for: it must not be taken for
-// that of the next launch.
+// The status of a launch or of another runtime call. The runtime keeps a failure until it is read, and it must not be
+// mistaken for that of the next launch.
 static inline int taken(cudaError_t status)
 {
     if (status != cudaSuccess)
@@ -36,7 +36,7 @@ static inline int taken(cudaError_t status)
     return status;
 }
 
-// Of the current device; 1 if it does not say.
+// Of the current device; 1 if unknown.
 static inline int attribute(cudaDeviceAttr which)
 {
     int device = 0, n = 0;

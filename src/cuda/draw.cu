@@ -24,7 +24,7 @@ __device__ static float cover(const tachy_shape &s, int x, int y)
     return mul(clamp(add(s.radius + 0.5f, -sqrtf(add(mul(ex, ex), mul(ey, ey)))), 0, 1), fminf(mul(2, s.radius), 1));
 }
 
-// Whether a shape reaches pixels x0 <= x < x1, y0 <= y < y1.
+// True if a shape reaches pixels x0 <= x < x1, y0 <= y < y1.
 __device__ static bool reaches(const tachy_shape &s, int x0, int y0, int x1, int y1)
 {
     float r = s.radius < 0 ? 0 : s.radius + 0.5f;
@@ -90,7 +90,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) draw(const __gr
                 touched |= 1 << k;
             }
         }
-        __syncthreads(); // before the list is made anew
+        __syncthreads(); // before the list is rebuilt
     }
     for (int k = 0; k < EACH; k++)
         if (touched >> k & 1)

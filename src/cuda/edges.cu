@@ -1,9 +1,10 @@
 #include "cuda/composite_eye.cuh"
 #include "cuda/edges.h"
 
-// A launch a step, for all eyes of all frames at once: trimap, colours of cells, what windows say of colours, conjugate
-// gradients in tiles, pixels. A thread has a cell; most are far from the boundary and leave at once. Sums over an eye are taken block by
-// block and added up in one order by every block of the next step, so that the same input gives the same bits.
+// One launch per step, for all eyes of all frames at once: trimap, colours of cells, fits of windows to colours,
+// conjugate gradients in tiles, pixels. A thread has a cell; most cells are far from the boundary and return at once.
+// Sums over an eye are computed block by block, and every block of the next step adds them in one order, so that the
+// same input gives the same bits.
 enum { THREADS = TACHY_CUDA_EDGES_BLOCK, RADIUS = 2, SIDE = 2 * RADIUS + 1, PASSES = 6 };
 #define SHARE (1.0f / (SIDE * SIDE))
 #define EPS (1e-4f * SHARE)
@@ -71,7 +72,7 @@ __device__ static place place_of(const eye_params &e)
     return {i, e.width * e.height, i % e.width, i / e.width};
 }
 
-// The first cell of a block's tile; a thread's cell of it has n 0 if it lies beside the eye.
+// The first cell of a block's tile; a thread's cell in it has n 0 if it lies outside the eye.
 __device__ static int2 tile_at(const eye_params &e)
 {
     int across = parts(e.width, CELLS_W);
@@ -142,7 +143,7 @@ __device__ static float mean_of(const edges_params &p, const tachy_cuda_edges_fr
     return __fdiv_rn(__fmul_rn((float)sum, unit), (float)((x1 - x0) * (y1 - y0)));
 }
 
-// Where the middle of cell i lies in a mask of n that stands for `size` pixels.
+// Position of the middle of cell i in a mask of n pixels that covers `size` frame pixels.
 __device__ static float in_mask(const edges_params &p, int begin, int i, int n, int size)
 {
     float middle = __fadd_rn((float)(begin + i * p.cell), 0.5f * (float)p.cell);
@@ -184,8 +185,8 @@ __global__ void __launch_bounds__(THREADS) take(const __grid_constant__ edges_pa
         s.area[blockIdx.x] = area;
 }
 
-// Marks not surely background, bit 0, and not surely foreground, bit 1, at most so many cells away. farther: by how many a fine
-// mask is spread.
+// Marks within this many cells: not surely background, bit 0, and not surely foreground, bit 1. farther: by how many
+// more a fine mask is spread.
 struct reach {
     int back, fore, farther;
 };
@@ -264,7 +265,7 @@ __device__ static void measure(const planes_of_eye &s, int i, int row)
         v[3] += b * b, v[4] += b * c, v[5] += c * c;
     }
     float a = v[0] * SHARE + EPS, b = v[1] * SHARE, c = v[2] * SHARE, d0 = __fdiv_rn(1, a), l0 = b * d0, l1 = c * d0;
-    float e = fmaxf(v[3] * SHARE + EPS - l0 * b, EPS), f = v[4] * SHARE - l0 * c; // rounding alone makes a pivot smaller
+    float e = fmaxf(v[3] * SHARE + EPS - l0 * b, EPS), f = v[4] * SHARE - l0 * c; // only rounding makes a pivot smaller
     float d1 = __fdiv_rn(1, e), l2 = f * d1, g = fmaxf(v[5] * SHARE + EPS - l1 * c - l2 * f, EPS);
     for (int k = 0; k < 3; k++)
         s.mean[k][i] = m[k];
@@ -289,7 +290,7 @@ __global__ void __launch_bounds__(THREADS) windows(const __grid_constant__ edges
         measure(s, c.i, e->width);
 }
 
-// What alpha is taken from. WAY: the next direction, left + turn * the one before.
+// Source of the values. WAY: the next direction, left + turn * the previous one.
 enum source { BEGIN, WAY, END };
 
 template <source FROM> __device__ static float value_of(const planes_of_eye &s, int i, int before, float turn)
@@ -301,7 +302,7 @@ template <source FROM> __device__ static float value_of(const planes_of_eye &s, 
     return fminf(fmaxf(s.x[i], 0.0f), 1.0f);
 }
 
-// How much of the direction before pass k stays.
+// The factor for the direction before pass k.
 __device__ static float turn_of(const planes_of_eye &s, const eye_params &e, int k)
 {
     int n = tiles_of(e);
@@ -345,7 +346,7 @@ __device__ static float4 fit_window(const planes_of_eye &s, const tile_cells &ti
     return make_float4(a0, a1, a2, mean - a0 * m0 - a1 * m1 - a2 * m2);
 }
 
-// Those of all windows that hold a cell of the tile; 0 for one that does not count.
+// The fits of all windows that hold a cell of the tile; 0 for one that does not count.
 __device__ static void fit_tile(float4 *fit, const planes_of_eye &s, const eye_params &e, const tile_cells &cells, int2 tile)
 {
     for (int j = threadIdx.x; j < FIT_W * FIT_H; j += THREADS) {
@@ -370,7 +371,8 @@ __device__ static float fits_around(const float4 *fit, const eye_params &e, cons
 
 enum cell_kind { BACK, FORE, OPEN };
 
-// What pixels are evaluated from: the means of the fits around an unknown cell; a known one keeps its alpha.
+// Stores the values from which pixels are evaluated: the means of the fits around an unknown cell; a known one keeps
+// its alpha.
 __device__ static void store(const planes_of_eye &s, int i, bool unknown, const float t[4], float held, float value)
 {
     float to[4] = {0, 0, 0, unknown ? value : s.alpha[i]};
@@ -381,8 +383,8 @@ __device__ static void store(const planes_of_eye &s, int i, bool unknown, const 
     s.kind[i] = unknown ? OPEN : to[3] > 0 ? FORE : BACK;
 }
 
-// What a thread's unknown cell adds to the block's sum. BEGIN: it becomes what is left to do; WAY: the direction of a pass, and
-// what it changes.
+// The contribution of a thread's unknown cell to the block's sum. BEGIN: sets the residual; WAY: sets the direction of
+// a pass, and the change that it makes.
 template <source FROM> __device__ static double take_step(const planes_of_eye &s, int i, int k, float value, float slope)
 {
     if (FROM == BEGIN) {
@@ -453,7 +455,7 @@ __global__ void __launch_bounds__(THREADS) go(const __grid_constant__ edges_para
 
 // ---- Pixels ----
 
-// A number of the fit between cells `left` and `right` of two rows; t: pixels behind the middle of the left one.
+// Interpolates the fit between cells `left` and `right` of two rows; t: pixels right of the middle of the left one.
 struct between_cells {
     int up, down, left, right; // cells
     float fy, t;
@@ -507,8 +509,8 @@ __device__ static int pixel(const edges_params &p, const tachy_cuda_edges_frame 
     return alpha_of(r, fminf(fmaxf(value, 0.0f), 1.0f));
 }
 
-// Alpha of four pixels at once, where the topmost eye that holds any of them holds all and they are far from its boundary. -1:
-// they are not.
+// Alpha of four pixels at once, if the topmost eye that holds any of them holds all and they are far from its boundary.
+// -1: they are not.
 __device__ static int alpha_of_four(const edges_params &p, const tachy_cuda_edges_frame &f, const ramp &r, int x, int y)
 {
     for (int i = f.eyes - 1; i >= 0; i--) {

@@ -11,7 +11,7 @@ template <typename T> __device__ static float quarter(const T *a, const T *b)
     return 0.25f * (((float)a[0] + (float)a[1]) + ((float)b[0] + (float)b[1]));
 }
 
-// A pixel of a level and of what is around it a thread. FIRST: of the pictures, else of the level before.
+// One pixel of a level and of its surroundings per thread. FIRST: from the pictures, else from the previous level.
 template <bool FIRST> __global__ void __launch_bounds__(COLUMNS * ROWS) pyramid(const __grid_constant__ params p, int level)
 {
     int w = p.width >> level, h = p.height >> level;

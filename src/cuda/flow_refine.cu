@@ -11,7 +11,8 @@
 #define RELAX 1.6f
 #define MOST 10.0f
 enum { WARPS = 3, ROUNDS = 3, SWEEPS = 5, COLUMNS = 32, LINES = 8 };
-// A block has TILE x TILE pixels of which it gives OUT x OUT: a sweep needs one pixel more all around, the weights another.
+// A block loads TILE x TILE pixels and outputs OUT x OUT: each sweep needs one more pixel all around, and so do the
+// weights.
 enum { TILE = 64, HALO = 2 * SWEEPS + 1, OUT = TILE - 2 * HALO, HALF = TILE / 2 };
 enum plane { MEAN, DIFF, DX, DY, DXX, DXY, DYY, DDX, DDY };
 typedef tachy_cuda_flow_refine params;
@@ -21,7 +22,7 @@ __device__ static float *plane_of(const params &p, int pair, plane i)
     return at<float>(p.slopes, pair * p.next) + (int64_t)i * p.width * p.height;
 }
 
-// `there`, fetched from where the flow says, beside `here`: their mean and difference.
+// Samples `there` at the flow's target and combines it with `here`: their mean and difference.
 __global__ void __launch_bounds__(COLUMNS * LINES) fetch(const __grid_constant__ params p, int from)
 {
     int x = blockIdx.x * COLUMNS + threadIdx.x, y = blockIdx.y * LINES + threadIdx.y, pair = blockIdx.z;

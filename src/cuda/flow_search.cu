@@ -12,7 +12,7 @@ typedef tachy_cuda_flow_search params;
 __host__ __device__ static inline int patches(int size) { return (size - N + STEP - 1) / STEP + 1; }
 __host__ __device__ static inline int row_groups(int height) { return (patches(height) + ROWS - 1) / ROWS; }
 
-// A column of a patch of `here`, a thread.
+// One column of a patch of `here` per thread.
 struct column {
     int x, y; // of the patch
     float value[N], gx[N], gy[N];

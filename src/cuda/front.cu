@@ -1,14 +1,14 @@
 #include "cuda/front.h"
 #include "cuda/device.cuh"
 
-// Cells and sums; which runs are settled; the sizes of up to 32 x 32 cells in one block a frame; each larger size in tiles, both
-// passes in one launch; distances from the edge; samples.
+// Steps: cells and sums; which runs are settled; the sizes of up to 32 x 32 cells in one block per frame; each larger
+// size in tiles, both passes in one launch; distances from the edge; samples.
 enum { THREADS = 256, CELL = TACHY_CUDA_FRONT_CELL, SPAN = 32, SMALL = 32, WIDE = 4 * SPAN, DEEP = 16, PASSES = 2,
        HALO_X = 2, HALO_Y = 4, TILE_W = SPAN + 2 * HALO_X, TILE_H = DEEP + 2 * HALO_Y, CELLS = TILE_W * TILE_H };
 typedef tachy_cuda_front params;
 typedef tachy_cuda_front_frame frame_params;
 
-// Of a frame: cells of image and alpha, two sets of colours (F, then B) in turn, sums of blocks, marks.
+// Per frame: cells of image and alpha, two sets of colours (F, then B) in turn, sums of blocks, marks.
 struct planes_of_frame {
     float *image[4], *colours; // see colour_of()
     int64_t n;
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(THREADS) take(const __grid_constant__ params p
     }
 }
 
-// Of `from` cells, the one that cell i of `to` is.
+// The cell among `from` nearest to cell i of `to`.
 __device__ static int nearest(int i, int from, int to) { return (int)((uint32_t)i * (uint32_t)from / (uint32_t)to); }
 
 // A level's cell in the whole picture.
@@ -100,7 +100,7 @@ __device__ static int whole_cell(const params &p, const grid_of &g, int level, i
     return nearest(y, g.h, p.size[level][1]) * g.w + nearest(x, g.w, p.size[level][0]);
 }
 
-// A warp has a run.
+// One run per warp.
 __global__ void __launch_bounds__(THREADS) settle(const __grid_constant__ params p, int level)
 {
     const frame_params &f = p.frame[blockIdx.y];
@@ -199,7 +199,7 @@ __device__ static void first_colours(const params &p, const planes_of_frame &s, 
 
 __device__ static bool is_small(const params &p, int level) { return p.size[level][0] <= SMALL && p.size[level][1] <= SMALL; }
 
-// Rows of one parity, at most two cells a thread.
+// Rows of one parity, at most two cells per thread.
 __device__ static void small_rows(const part_of_level &l, int w, int h, int odd)
 {
     float v[2][6];
@@ -222,7 +222,7 @@ __device__ static void small_rows(const part_of_level &l, int w, int h, int odd)
     __syncthreads();
 }
 
-// A level with its first colours from the one before, of size w x h, where that is; else `first`.
+// A level that starts from the colours of the previous level, of size w x h, if there is one; else from `first`.
 __device__ static void small_level(const params &p, const planes_of_frame &s, const part_of_level &l, int level, const float first[6])
 {
     grid_of g = cells_of(p);
@@ -294,7 +294,7 @@ __device__ static void tile_rows(const part_of_level &l, const uint8_t *settled,
     __syncthreads();
 }
 
-// Whether all runs of a tile's own cells are settled.
+// True if all runs of a tile's own cells are settled.
 __device__ static bool all_settled(const planes_of_frame &s, int w, int h)
 {
     int y = blockIdx.y * DEEP + threadIdx.x;
@@ -380,7 +380,7 @@ __global__ void __launch_bounds__(THREADS) look_down(const __grid_constant__ par
     s.down[i] = (uint8_t)k;
 }
 
-// Three for a step beside, four for one across (despill.c).
+// Cost three for an orthogonal step, four for a diagonal one (despill.c).
 __global__ void __launch_bounds__(THREADS) look_beside(const __grid_constant__ params p)
 {
     planes_of_frame s = planes_of(p, p.frame[blockIdx.y]);
@@ -396,7 +396,7 @@ __global__ void __launch_bounds__(THREADS) look_beside(const __grid_constant__ p
     s.near[i] = (uint8_t)min(least, 255);
 }
 
-// How much of the hue goes at a place in cells.
+// Share of the hue to remove at a position in cells.
 __device__ static float share_at(const params &p, const uint8_t *near, float u, float v)
 {
     grid_of g = cells_of(p);
@@ -460,8 +460,8 @@ __device__ static void clean(const params &p, int code[3], float share)
     }
 }
 
-// Four bytes of a plane from x on are copied where alpha leaves them as they are, or left out if nobody reads them: of luma, or of
-// pairs of chroma. False: not done. What is left out is what same_alpha() of blend.cu finds.
+// Copies four bytes of a plane from x on if alpha leaves them unchanged, or skips them if nobody reads them: of luma,
+// or of pairs of chroma. False: not done. Skipped bytes are those that same_alpha() of blend.cu finds.
 __device__ static bool copies(const params &p, const frame_params &f, int chroma, int x, int y)
 {
     bool pairs = p.step[1] == 2 && f.in[2] == f.in[1] + 1 && p.narrow && p.low;
@@ -482,7 +482,7 @@ __device__ static bool copies(const params &p, const frame_params &f, int chroma
     return true;
 }
 
-// Of component 0 and what lies beside it, or of components 1 and 2.
+// For component 0 (and the one stored beside it), or for components 1 and 2.
 __device__ static void sample_at(const params &p, const frame_params &f, const planes_of_frame &s, int first, int last, int x, int y)
 {
     int narrow = first ? p.narrow : 0, low = first ? p.low : 0;

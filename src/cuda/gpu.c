@@ -156,7 +156,8 @@ static int copy_plane(const struct tachy_cu *cu, const struct tachy_gpu_plane *p
     return cu->copy_2d(&c, stream);
 }
 
-// Those of one row by one call of the driver; false if it has none or refuses it: nothing is lost by copying again.
+// Copies the planes of one row with one driver call; false if the driver lacks or refuses it: copying again does no
+// harm.
 static bool copy_rows(const struct tachy_cu *cu, const struct tachy_gpu_plane *planes, int n, cuda_stream stream)
 {
     cuda_address to[MOST_COPIES], from[MOST_COPIES];

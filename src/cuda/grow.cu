@@ -36,7 +36,7 @@ __device__ static void step(const tachy_cuda_grow &p, tile &to, const tile &from
     __syncthreads();
 }
 
-// The region's part of the picture; 0 around it. Whether all of it is the same, and 0 or 255.
+// Loads the region's part of the picture, with 0 around it. Returns true if all of it is equal, and 0 or 255.
 __device__ static bool load(const tachy_cuda_grow &p, const tachy_cuda_grow_frame &f, tile &to, int x0, int y0, int flip)
 {
     int least = 255, most = 0;

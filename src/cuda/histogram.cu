@@ -1,8 +1,8 @@
 #include "cuda/histogram.h"
 #include "cuda/values.cuh"
 
-// A block counts rows in strides of the grid into copies of its own in shared memory, so that
-// neighbours, which tend to be equal, seldom meet in one counter; then it adds each counter once.
+// A block counts rows in strides of the grid, into its own copies in shared memory, so that neighbours, which tend to
+// be equal, rarely hit the same counter; then it adds each counter once.
 enum { THREADS = 256, COPIES = 4096 }; // counters of all copies
 
 template <typename T, int BINS> __global__ void __launch_bounds__(THREADS) histogram(tachy_cuda_histogram p)

@@ -58,7 +58,7 @@ static const struct tachy_library libraries[] = {
 };
 enum library_id { LIB_CU, LIB_NVML, LIB_CUPTI, LIB_CUBLAS, LIB_CUBLASLT, LIB_CUVID, LIB_COUNT };
 
-// What was loaded in this process. A table is written once, before its `path` is set.
+// Libraries loaded in this process. A table is written once, before its `path` is set.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char *paths[LIB_COUNT];
 static struct tachy_cu cu_table;

@@ -4,7 +4,7 @@
 
 enum { PINNED_PORTABLE = 1 }; // CU_MEMHOSTALLOC_PORTABLE: for every context
 
-// Of one GPU: what a place's functions are given. Each place has one of its own.
+// Argument of the functions for one GPU's memory; one per kind of memory.
 struct gpu_mem {
     struct tachy_device d; // with a reference to its context
     const struct tachy_log *log;

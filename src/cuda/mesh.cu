@@ -2,8 +2,8 @@
 #include "cuda/values.cuh"
 #include "ref/ref_mesh.h"
 
-// First each triangle writes its number into the pixels that it covers, where the largest stays: so the
-// order in which they run does not matter. Then each pixel is taken from its triangle.
+// First each triangle writes its number to the pixels that it covers; the largest wins, so the order of execution does
+// not matter. Then each pixel is taken from its triangle.
 enum { WIDE = 32, HIGH = 8, SLICES = 16 };
 
 struct shape {
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(WIDE *HIGH) cover(tachy_cuda_mesh p)
         }
 }
 
-// Where the pixel is in its triangle's texture.
+// The pixel's position in its triangle's texture.
 __device__ static void place(const tachy_cuda_mesh &p, int picture, int triangle, int x, int y, float *u, float *v)
 {
     shape s = shape_of(p, picture, triangle);
@@ -126,7 +126,7 @@ template <typename T> __global__ void __launch_bounds__(WIDE *HIGH) shade(tachy_
     }
 }
 
-// Of a texture that something is taken from.
+// True for a texture that can be read.
 static bool is_texture(const struct tachy_cuda_texture *t) { return t->data && t->width >= 1 && t->height >= 1; }
 
 int tachy_cuda_run_mesh(const struct tachy_cuda_mesh *a, cuda_stream stream)

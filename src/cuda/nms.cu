@@ -89,7 +89,7 @@ __device__ static bool overlap(float4 a, float4 b, float most)
     return common > mul(most, add(both, -common));
 }
 
-// A thread has one box and 64 places behind it.
+// A thread has one box and the 64 after it.
 __global__ void __launch_bounds__(GROUP) hide(tachy_cuda_nms p)
 {
     __shared__ float4 box[GROUP];

@@ -10,7 +10,7 @@ enum {
     QUADS = WINDOW / 128, // words of a row in a lane: bytes 4 * lane + 128 * q
 };
 
-// What a warp has in shared memory, in this order; bytes.
+// Layout of a warp's shared memory, in this order; bytes.
 struct layout {
     int ring[3], sums[3], taps[2], strip, strip_step, all;
 };
@@ -93,8 +93,8 @@ __device__ static inline void copy_rows(stream &s, int from, int to)
     }
 }
 
-// Samples of a word as numbers: 128 + value / 256, made by bytes alone. The sum of weights times 128 is
-// taken off again by what the sums begin with.
+// A word's samples as numbers: 128 + value / 256, made by byte operations only. The initial value of the sums subtracts
+// the sum of weights times 128.
 template <int BYTES> __device__ static inline float number(unsigned word, int i, int up)
 {
     if (BYTES == 1)
@@ -156,7 +156,7 @@ struct across {
     float first, last;
 };
 
-// What lies inside, by fours so that all lanes go the same way: `most` taps at most.
+// Taps inside, by fours so that all lanes take the same path: at most `most` taps.
 __device__ static inline float add_across(const float *sums, const across &a, float mid, int most, int step)
 {
     const float *s = sums + a.from;
@@ -363,7 +363,7 @@ __device__ static inline void put_line(const tachy_cuda_preprocess &p, const tac
     const int lane = threadIdx.x % 32;
     uint8_t *strip = b.mine + b.l.strip;
 #pragma unroll 2
-    for (int j = 0; j < b.each; j++) { // lanes behind the last output compute the first
+    for (int j = 0; j < b.each; j++) { // lanes after the last output compute the first
         const int o = lane * b.each + j;
         float in[3], v[3] = {0, 0, 0};
         lines_of(p, x, b.sums, b.taps + (o < b.n ? j * 32 + lane : 0), b.slots, in);

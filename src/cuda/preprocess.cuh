@@ -6,7 +6,7 @@
 
 #include <cuda_fp16.h>
 
-// preprocess_direct.cu: each output by itself.
+// preprocess_direct.cu: each output separately.
 int tachy_cuda_pre_direct(const struct tachy_cuda_preprocess *a, cuda_stream stream);
 // preprocess_columns.cu
 int tachy_cuda_pre_columns(const struct tachy_cuda_preprocess *a, cuda_stream stream);

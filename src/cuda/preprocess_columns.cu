@@ -1,10 +1,10 @@
 #include "cuda/preprocess.cuh"
 
-// Area-correct scaling of two planes (NV12, P010) from registers. A lane makes one or two columns of the tensor,
-// a block those of 128 lanes next to each other and a band of lines. Of a row of the source a lane reads the few
-// aligned words that its columns need; neighbours' overlaps come from the L1. The sum across a row is an integer
-// dot product with 16-bit weights, their high and low bytes apart; rows are added up in float32. Tables say what
-// to read and with which weights: preprocess/columns.c.
+// Area-correct scaling of two planes (NV12, P010) from registers. A lane makes one or two columns of the tensor; a
+// block makes those of 128 adjacent lanes and a band of lines. Of a source row a lane reads the few aligned words that
+// its columns need; overlaps between neighbours hit the L1. The sum across a row is an integer dot product with 16-bit
+// weights, their high and low bytes separate; rows are summed in float32. Tables give the words and weights:
+// preprocess/columns.c.
 enum {
     LANES = TACHY_CUDA_PRE_LANES,
     CHUNKS = 64, // of a band at most, and of a line
@@ -17,7 +17,7 @@ enum {
 #define PLACES(n) (n)
 #endif
 
-// As in the table: ROWS rows of luma and half as many of chroma, which are all read before the first is summed.
+// As in the table: ROWS rows of luma and half as many of chroma, all read before the first is summed.
 template <int ROWS> struct alignas(16) chunk {
     static const int ALL = ROWS + ROWS / 2;
     int row[ALL]; // here: bytes from the plane's begin
@@ -32,7 +32,7 @@ template <int BYTES, int K> struct across {
     unsigned w[BYTES == 1 ? 2 * K : K];
 };
 
-// What a lane has: COLS columns side by side, of the same words.
+// A lane's data: COLS adjacent columns, from the same words.
 template <int BYTES, int N, int COLS> struct column {
     static const int PAIRS = (N + 1) / 2;
     across<BYTES, N> luma[COLS];
@@ -41,8 +41,8 @@ template <int BYTES, int N, int COLS> struct column {
     float y[COLS], u[COLS], v[COLS]; // sums across of the rows read last
 };
 
-// Sums grow in the mantissa of 2^23: 255 * 255 * 24 samples, or 1023 * 255 * 18, stay below it. What they begin
-// with stays in a row's sum; a line's sum, whose rows' weights add up to 1, begins with minus as much.
+// Sums grow in the mantissa of 2^23: 255 * 255 * 24 samples, or 1023 * 255 * 18, stay below it. Their initial value
+// stays in a row's sum; a line's sum, whose row weights add up to 1, starts with its negative.
 #define EXTRA 8388608.0f
 
 template <int BYTES, int K> __device__ static inline float sum_across(const unsigned v[K], const across<BYTES, K> &a)
@@ -165,7 +165,7 @@ __device__ static inline int load_band(chunk<ROWS> *to, const tachy_cuda_pre_pla
     return n;
 }
 
-// Where a line's values in a lane's columns go.
+// Destination of a line's values in a lane's columns.
 struct place {
     cuda_address first;
     int line, channel, column; // bytes
@@ -262,8 +262,8 @@ template <int ROWS> __device__ static inline const chunk<ROWS> &chunk_at(unsigne
 #endif
 }
 
-// Chips of 9.0 on may start a launch before the one in front of it has ended. What that one writes, frames among it,
-// may be read and written from here on.
+// Chips of compute capability 9.0 and later may start a launch before the previous one has ended. From here on its
+// output, including frames, may be read and written.
 __device__ static inline void end_overlap()
 {
 #if __CUDA_ARCH__ >= 900

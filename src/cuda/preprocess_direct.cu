@@ -9,8 +9,8 @@ struct taps {
     float mid;
 };
 
-// What preprocess/taps.c says of an output: a box of its own width, or two neighbours. The edge samples stand for
-// everything beyond the edge; an overlap of less than SLIVER comes from rounding.
+// The taps that preprocess/taps.c defines for an output: a box of its own width, or two neighbours. The edge samples
+// stand for everything beyond the edge; an overlap of less than SLIVER comes from rounding.
 __device__ static taps work_out(const tachy_cuda_pre_axis &a, int i)
 {
     const double SLIVER = 1e-6, from = a.origin + i * a.step, to = from + a.step, end = a.samples - 1;

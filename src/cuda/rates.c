@@ -204,7 +204,7 @@ static int measure_copy(struct bench *x, struct tachy_gpu_rates *r)
     return err;
 }
 
-// Between the GPU and pinned memory of the host's, each way alone.
+// Between the GPU and pinned host memory, each direction alone.
 static int measure_link(struct bench *x, struct tachy_gpu_rates *r)
 {
     double seconds = 0;

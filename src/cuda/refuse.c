@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Whether this build's kernels, of any table, run on a GPU.
+// Checks whether this build's kernels, of any table, run on a GPU.
 
 // Drivers by CUDA's major version, "CUDA Toolkit Release Notes", table of toolkit and driver versions:
 // any driver of a major version runs what a later toolkit of the same one built.

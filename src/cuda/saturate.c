@@ -50,7 +50,7 @@ static void bench_close(struct bench *b)
         b->cu->stream_destroy(b->gate_stream);
 }
 
-// Queues the calls of the first n lanes behind the gate, in turn.
+// Queues the calls of the first n lanes after the gate, in turn.
 static int queue_all(struct bench *b, int n, int fills)
 {
     int err = TACHY_OK;

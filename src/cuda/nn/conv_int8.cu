@@ -43,16 +43,16 @@ __device__ static inline void multiply(int (&d)[4], const uint32_t (&a)[4], uint
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #endif
 }
-// What makes signed bytes of unsigned ones, four at a time: 128 less.
+// Converts unsigned to signed bytes, four at a time: subtracts 128.
 __device__ static inline uint32_t less_128(const tachy_nn_conv_int8 &a) { return a.in_dtype == TACHY_U8 ? 0x80808080u : 0; }
 
-// Where an output's window begins.
+// Position of an output's window.
 struct corner {
     const uint8_t *image;
     int y, x;
 };
 
-// What a thread fetches: the same part of ROWS rows of pixels, and its place among the terms.
+// Data for a thread's fetches: the same part of ROWS rows of pixels, and its place among the terms.
 template <int ROWS> struct fetch {
     corner at[ROWS];
     int c, kx, ky; // channel and tap of the part
@@ -200,7 +200,8 @@ __device__ static inline void add_products(int (&sums)[WM / 16][WC / 8][4], cons
     }
 }
 
-// Two sums of pixel `row` of the block, at `column` and beside it: to shared memory, or as numbers to their place.
+// Stores two adjacent sums of pixel `row` of the block, from `column` on: to shared memory, or as numbers to their
+// place.
 __device__ static inline void keep(const tachy_nn_conv_int8 &a, const picture &o, float (&v)[2], uint8_t *to, int64_t pixel, int channel)
 {
     if (a.end.adds) {
@@ -220,7 +221,7 @@ __device__ static inline void keep(const tachy_nn_conv_int8 &a, const picture &o
     }
 }
 
-// What becomes of a warp's sums. `buffers`: the result's bytes, rows of `row_bytes`.
+// Stores a warp's sums. `buffers`: the result's bytes, rows of `row_bytes`.
 template <int WM, int WC>
 __device__ static inline void keep_sums(const tachy_nn_conv_int8 &a, const picture &o, const int (&sums)[WM / 16][WC / 8][4], uint8_t *buffers,
                                         int row_bytes, int64_t first, int channel0, int row0, int column0)

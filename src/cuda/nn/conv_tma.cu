@@ -131,7 +131,8 @@ struct place { // of one warpgroup's thread
     float *bias;             // of the tile's channels
 };
 
-// What is added to chunk u (64 pixels of block `block`, 64 channels) into the buffer of `turn`. One thread calls it.
+// Fetches the tensor to add for chunk u (64 pixels of block `block`, 64 channels) into the buffer of `turn`. Called by
+// one thread.
 __device__ static inline void fetch_added(const work &w, const tile &t, const place &p, int block, int channel, int turn)
 {
     int pixel = block * 64;
@@ -160,7 +161,7 @@ template <typename T> __device__ static inline void take_added(const work &w, ui
         d[k] += w.add_last ? 0.0f : more[k];
 }
 
-// Of a thread's two columns of each eight, which begin at `channel`. A loop of its own, for as code it would be most of the kernel.
+// For a thread's two columns of each eight, from `channel` on. A loop, because unrolled it would be most of the kernel.
 __device__ __noinline__ static void activate_seldom(const tachy_nn_act &act, float (&d)[32], int channel, int channels)
 {
     for (int k = 0; k < 32; k++) {
@@ -204,7 +205,7 @@ __device__ static inline void store_chunk(const work &w, const tile &t, const pl
 #pragma unroll
         for (int k = 0; k < 32; k++)
             d[k] += more[k];
-    if (!w.has_add) { // else what was added came where the chunk before last had been read
+    if (!w.has_add) { // else the added values came when the chunk before last had been read
         if (p.thread == 0)
             tma_store_read<1>();
         named_barrier(1 + p.group, 128);
@@ -223,8 +224,8 @@ __device__ static inline void store_chunk(const work &w, const tile &t, const pl
         tma_store(&w.out, buffer, channel, t.x + pixel % w.tw, t.y + pixel / w.tw % w.th, t.n + pixel / w.tw / w.th);
 }
 
-// Every block of the cluster gets the others' sums of the chunks that are its own: chunk u of a warpgroup is block
-// u % SPLIT's. They are received where the stages were.
+// Every block of the cluster gets the other blocks' sums for its own chunks: chunk u of a warpgroup belongs to block u
+// % SPLIT. They are received in the memory of the stages.
 template <int BLOCKS, int N, int SPLIT>
 __device__ static inline void meet(float (&d)[BLOCKS][N / 2], uint32_t stages, const place &p, int mine)
 {
@@ -256,7 +257,7 @@ __device__ static inline void meet(float (&d)[BLOCKS][N / 2], uint32_t stages, c
                 }
 }
 
-// Chunk u of a warpgroup's: 64 pixels of block u / (N / 64) and 64 channels. Whether it is this block's and there.
+// Chunk u of a warpgroup: 64 pixels of block u / (N / 64) and 64 channels. True if it is this block's and exists.
 template <int N, int SPLIT> __device__ static inline bool is_mine(const work &w, const tile &t, int u, int part)
 {
     return u % SPLIT == part && t.channel + u % (N / 64) * 64 < w.s.cout;
@@ -366,8 +367,8 @@ static bool encode_picture(CUtensorMap *map, const tachy_nn_tensor *t, int c, in
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-// The box of `pixels` pixels with the fewest tiles; of equal ones the squarest, whose padding is skipped soonest. Of one
-// image where each has its own weights.
+// The box of `pixels` pixels with the fewest tiles; among equals the squarest, whose padding is skipped soonest. From
+// one image if each has its own weights.
 static void choose_tile(work *w, int pixels, int n)
 {
     int64_t best = INT64_MAX;
@@ -406,7 +407,7 @@ static void order_tiles(work *w)
     }
 }
 
-// A cluster's tile: each block must have a step, for its sums begin with one.
+// True if a cluster may split a tile: each block must have a step, since its sums begin with one.
 static bool may_split(const work *w, int64_t tiles, int split, int sms)
 {
     bool fits = tiles * split <= sms;
@@ -434,7 +435,7 @@ template <typename T, int BLOCKS, int N, int SPLIT> static int launch(const tach
     if (tiles < 1 || tiles > INT32_MAX / 64 || (SPLIT > 1 && !may_split(&w, tiles, SPLIT, sms)) || (N > 64 && N / 2 >= s->cout))
         return cudaErrorInvalidValue;
     w.tiles = (int)tiles;
-    // What a warpgroup stores at once: 64 pixels of the box, in its order.
+    // Unit that a warpgroup stores at once: 64 pixels of the box, in its order.
     int box[3] = {w.tw, w.th, w.tn}, part[3] = {least(w.tw, 64), 1, 1};
     part[1] = least(w.th, 64 / part[0]), part[2] = 64 / part[0] / part[1];
     int64_t size[3] = {s->cin, s->kh * s->kw, (int64_t)s->cout * (a->weights_image ? s->n : 1)}, row = (s->cin + 7) / 8 * 8;

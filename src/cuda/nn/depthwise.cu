@@ -105,7 +105,7 @@ __device__ static inline void taps_of_any(float (&sum)[STRIP][N], const T *row, 
     }
 }
 
-// What a strip's sums become, which begin with the bias; (y, x) its first output.
+// Finishes a strip's sums, which begin with the bias; (y, x) is its first output.
 template <typename T>
 __device__ static inline void finish_strip(const tachy_nn_conv &a, const cut &u, float (&sum)[STRIP][VECTOR<T>], int n, int y, int x, int c,
                                            float (&total)[VECTOR<T>])
@@ -258,7 +258,7 @@ static void deal(cut *u, const tachy_conv_shape *s, int vector, bool known)
     u->tiles_x = parts(u->out_w, u->wide), u->tiles = u->high > 0 ? u->tiles_x * parts(u->out_h, u->high) : 0;
 }
 
-// By shape and alignment alone, whatever the chip. Small pictures are dealt to smaller blocks, as long as they are few.
+// Depends only on shape and alignment, not on the chip. Small pictures get smaller blocks, as long as these are few.
 template <typename T> static cut cut_of(const tachy_nn_conv *a)
 {
     const tachy_conv_shape *s = &a->shape;

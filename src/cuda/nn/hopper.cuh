@@ -51,7 +51,7 @@ __device__ static inline void tma_store(const CUtensorMap *map, uint32_t from, i
 }
 // Until all but `left` of this thread's stores have read their shared memory.
 template <int left> __device__ static inline void tma_store_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(left) : "memory"); }
-// What ordinary stores wrote to shared memory is seen by TMA and wgmma after this and a barrier.
+// Makes ordinary stores to shared memory visible to TMA and wgmma after this and a barrier.
 __device__ static inline void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // A barrier of `threads` threads; id 1 to 15.
@@ -109,7 +109,7 @@ __device__ static inline void matrices_get(uint32_t (&r)[4], uint32_t at)
         else \
             instruction("f16", __VA_ARGS__); \
     } while (0)
-// `of_a`, `of_b`, `of_add`: the operands behind the sums.
+// `of_a`, `of_b`, `of_add`: the operands after the sums.
 #define WGMMA(type, columns, sums, of_a, of_b, of_add, ...) \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " of_add ", 0;\n" \
                  "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type " {" sums "}, " of_a ", " of_b ", p, 1, 1, 0, 0;\n}\n" \
@@ -131,7 +131,7 @@ template <typename T> __device__ static inline void wgmma(float (&d)[128], uint6
           "%120, %121, %122, %123, %124, %125, %126, %127", "%128", "%129", "%130", SUMS_32(0), SUMS_32(32), SUMS_32(64), SUMS_32(96));
 }
 
-// The same with a in registers: what one thread holds of 64 x 16 elements, two in each, as the sums of a product lie.
+// As above with a in registers: one thread's share of 64 x 16 elements, two per register, laid out as a product's sums.
 #define WGMMA_REGISTERS(type, columns, sums, of_a, of_b, of_add, ...) \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " of_add ", 0;\n" \
                  "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type " {" sums "}, {" of_a "}, " of_b ", p, 1, 1, 0;\n}\n" \

@@ -93,8 +93,8 @@ template <typename T> struct number { typedef T in; };
 template <> struct number<half16> { typedef float in; };
 template <> struct number<bfloat16> { typedef float in; };
 
-// The first `serial` dimensions, of `rounds` elements, are those without a stride of the table. Of the elements that they
-// may all reach, an owner has each `owners`-th.
+// The first `serial` dimensions, of `rounds` elements, are those without a table stride. Of the elements that they may
+// all reach, each owner has every `owners`-th.
 template <typename T, typename L>
 __global__ void __launch_bounds__(THREADS) scatter(tachy_nn_index a, int serial, uint32_t rounds, uint32_t others, uint32_t owners)
 {
@@ -202,7 +202,7 @@ int tachy_nn_run_scatter(const struct tachy_nn_index *a, cuda_stream stream)
     }
 }
 
-// Whether b, which is number j, comes before a, number i.
+// True if b, number j, comes before a, number i.
 __device__ static inline bool is_ahead(float b, uint32_t j, float a, uint32_t i)
 {
     if (a != a)

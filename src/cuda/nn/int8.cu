@@ -1,6 +1,6 @@
 #include "cuda/nn/int8.cuh"
 
-// A thread has 16 adjacent channels of a pixel, or one where channels or strides are no multiples of 16.
+// A thread has 16 adjacent channels of a pixel, or one if channels or strides are not multiples of 16.
 enum { THREADS = 256, N = 16 };
 
 __device__ static inline int64_t place(const tachy_nn_tensor &t, int64_t pixel, int h, int w)

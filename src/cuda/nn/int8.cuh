@@ -22,7 +22,7 @@ static inline struct tachy_int8_end prepared(struct tachy_int8_end e)
     return e;
 }
 
-// Of N adjacent channels.
+// For N adjacent channels.
 template <int N> __device__ static inline void end_of(const tachy_int8_end &e, float (&v)[N])
 {
     tachy_nn_act act = {e.act.kind, e.act.a, e.act.b, 0};

@@ -9,7 +9,7 @@ struct axis {
     int first, second;
     float weight; // of the second
 };
-// The twin's sums in float: where a position is, is within half a unit of 2^-24 of the size.
+// The twin's sums in float: positions are accurate to half a unit of 2^-24 of the size.
 __device__ static axis axis_of(const tachy_resize_shape &s, bool vertical, int o)
 {
     int in = vertical ? s.h : s.w, out = vertical ? s.out_h : s.out_w;

@@ -16,8 +16,8 @@ static encode_fn encoder(void)
     return found;
 }
 
-// A tensor of 16-bit elements of up to four dimensions, the innermost first, of which boxes are fetched: box elements of each dimension,
-// step apart. Strides count elements; the innermost is 1.
+// Describes a tensor of 16-bit elements with up to four dimensions, innermost first, from which boxes are fetched: box
+// elements per dimension, step apart. Strides count elements; the innermost is 1.
 static bool encode(CUtensorMap *map, cuda_address data, int rank, const int64_t *size, const int64_t *stride, const int *box, const int *step)
 {
     cuuint64_t sizes[4], strides[3];

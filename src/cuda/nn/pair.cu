@@ -118,7 +118,7 @@ __device__ static inline void store_chunk(const CUtensorMap *out, const tachy_nn
                 d[(j + k / 2) * 4 + k % 2 * 2] += v.x, d[(j + k / 2) * 4 + k % 2 * 2 + 1] += v.y;
             }
         }
-    } else { // else what was added came where the chunk before last had been read
+    } else { // else the added values came when the chunk before last had been read
         if (p.thread == 0)
             tma_store_read<1>();
         named_barrier(1 + p.group, 128);

@@ -1,8 +1,8 @@
 #include "cuda/nn/reduce.h"
 #include "cuda/nn/tensor.cuh"
 
-// Two forms of each. Across: neighbouring threads have neighbouring `inner`, each goes through its own n (in parts of
-// PART if there is a workspace), several at once where they fill 16 bytes. Along: a warp has one row of adjacent n.
+// Two forms of each. Across: neighbouring threads have neighbouring `inner`; each runs through its own n (in parts of
+// PART if there is a workspace), several at once if they fill 16 bytes. Along: a warp has one row of adjacent n.
 enum { THREADS = 256, PART = TACHY_NN_REDUCE_PART, COLUMNS = 32, BLOCKS = 528 };
 
 struct two { // a running value, and the largest so far of LOG_SUM_EXP
@@ -168,7 +168,7 @@ template <typename T, typename U> __global__ void __launch_bounds__(THREADS) alo
         put(at<U>(a.out) + i / a.inner * a.out_outer + i % a.inner * a.out_inner, last_of(a.kind, sum, a.n));
 }
 
-// Whether neighbouring threads are to go along n.
+// True if neighbouring threads shall run along n.
 static bool goes_along(const tachy_nn_reduce *a) { return tachy_nn_reduce_along(a); }
 static int parts_of(const tachy_nn_reduce *a) { return goes_along(a) ? 1 : parts(a->n, PART); }
 

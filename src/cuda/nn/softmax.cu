@@ -105,7 +105,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) layer_norm(tach
             (value(p[k]) - mean) * by * at<const float>(a.scale)[k] + (a.shift ? at<const float>(a.shift)[k] : 0.0f));
 }
 
-// A warp for each row where its elements are adjacent and many, or if there are few rows.
+// One warp per row if its elements are adjacent and many, or if there are few rows.
 static bool by_warps(int64_t rows, int64_t n, int64_t step, int64_t inner_step, int64_t inner)
 {
     return n >= 16 && (inner == 1 || inner_step != 1 || rows < 4096) && (step == 1 || rows < 4096);

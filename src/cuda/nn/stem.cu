@@ -1,10 +1,10 @@
 #include "cuda/nn/conv.h"
 #include "cuda/nn/tensor.cuh"
 
-// A network's first convolution, of pictures with few channels: the channels of a tap row's pixels lie side by side, so
-// that row is one stretch of the matrix product's depth (7 pixels of 4 channels: 28 of 32 terms) instead of a few
-// terms for each tap. A block has WIDE x HIGH outputs of up to 64 channels; its input lies in shared memory as it is,
-// each output's stretch begins 16 bytes or a multiple after its neighbour's. mma.sync, so compute capability 8.0 and later.
+// A network's first convolution, on pictures with few channels: the channels of a tap row's pixels are adjacent, so the
+// row is one stretch of the matrix product's depth (7 pixels of 4 channels: 28 of 32 terms) instead of a few terms per
+// tap. A block has WIDE x HIGH outputs of up to 64 channels. Its input lies in shared memory unchanged; each output's
+// stretch starts a multiple of 16 bytes after its neighbour's. Uses mma.sync, so compute capability 8.0 and later.
 enum { THREADS = 256, WIDE = 32, HIGH = THREADS / 32, MOST_KERNEL = 11, CHANNELS = 64, GAP = 8 };
 
 struct stem {
@@ -36,7 +36,7 @@ template <typename T> __device__ static inline void multiply(float (&d)[4], cons
 }
 #undef MULTIPLY
 
-// [channel][depth + GAP], zero where a tap row is shorter than its stretch. A lane has a term of all channels.
+// [channel][depth + GAP], zero where a tap row is shorter than its stretch. A lane has one term of all channels.
 __device__ static void load_weights(const tachy_nn_conv &a, const stem &g, uint16_t *to, int first)
 {
     const tachy_conv_shape &s = a.shape;
@@ -103,7 +103,7 @@ __device__ static inline void sums_of(float (&d)[2][NT][4], const tachy_nn_conv 
         }
 }
 
-// Through shared memory of the warp alone, so that whole pixels are written.
+// Goes through the warp's own shared memory, so that whole pixels are written.
 template <typename T, int NT>
 __device__ static inline void store_row(float (&d)[2][NT][4], const tachy_nn_conv &a, const stem &g, uint16_t *staging, int first, int n,
                                         int y, int x, int lane)

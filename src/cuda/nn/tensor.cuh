@@ -1,11 +1,11 @@
 #pragma once
-// What the kernels of networks share: types, vectors of 16 bytes, activations and the ends of kernels.
+// Shared by the network kernels: types, vectors of 16 bytes, activations and epilogues.
 #include "cuda/nn/tensor.h"
 #include "cuda/values.cuh"
 
 #include <cuda_fp16.h>
 
-// Which of the two types of 16 bits tensor cores multiply.
+// Selects which of the two 16-bit types tensor cores multiply.
 template <typename T> constexpr bool IS_BFLOAT = false;
 template <> constexpr bool IS_BFLOAT<bfloat16> = true;
 
@@ -72,7 +72,7 @@ __device__ static inline float clip(float x, float low, float high)
     return y > high ? high : y;
 }
 
-// Those that a convolution's end has as a rule; false: none of them.
+// The usual activations at the end of a convolution; false: another one.
 template <int N> __device__ static inline bool activate_common(const tachy_nn_act &a, float (&v)[N])
 {
 #define EACH(formula)                                                                              \
@@ -115,7 +115,7 @@ __device__ __noinline__ static float seldom(int kind, float a, float b, float x)
     default: return x;
     }
 }
-// Of the channels from `channel` on, `some` of which exist.
+// For the channels from `channel` on, `some` of which exist.
 template <int N>
 __device__ static inline void activate(const tachy_nn_act &a, float (&v)[N], int channel, int some)
 {
@@ -129,8 +129,8 @@ __device__ static inline void activate(const tachy_nn_act &a, float (&v)[N], int
             v[i] *= at<const float>(a.slope)[channel + i];
 }
 
-// N adjacent channels of one pixel, of which the first `some` exist, from sums to what is stored. `vectors`: out and
-// what is added may be read and written N at a time.
+// Converts N adjacent channels of one pixel, of which the first `some` exist, from sums to stored values. `vectors`:
+// the output and the added tensor may be read and written N at a time.
 template <typename T, int N>
 __device__ static inline void finish(const tachy_nn_epilogue &e, const tachy_nn_tensor &out, float (&v)[N], int n, int y,
                                      int x, int channel, int some, bool vectors)
