@@ -21,7 +21,7 @@ struct parser {
 struct found {
     const struct tachy_option *option;
     char name[64];     // as it was given
-    const char *value; // behind '='; NULL: none
+    const char *value; // text after '='; NULL: none
     bool negated;      // --no-name
 };
 
@@ -37,7 +37,7 @@ static bool find_name(struct found *f, const char *text, size_t n, const char **
     return f->option != NULL;
 }
 
-// `text` is behind the dashes.
+// `text` is the text after the dashes.
 static bool match(const char *text, struct found *f, const char **nearest)
 {
     const char *eq = strchr(text, '=');
@@ -109,7 +109,7 @@ static int unknown(const struct cli *c, const char *arg, const char *nearest)
     return TACHY_ERR_INVAL;
 }
 
-// Whether what follows an option that may go without a value is one: a number, or [HOST:]PORT of an address.
+// True if the word after an option with an optional value is its value: a number, or the [HOST:]PORT of an address.
 static bool is_value(const struct tachy_option *o, const char *next)
 {
     bool address = o->arg && !strcmp(o->arg, "ADDR");
@@ -145,7 +145,7 @@ static int take_value(struct parser *p, const char *arg, struct found *f)
     return TACHY_OK;
 }
 
-// The number behind the value, where the option takes one. NULL: none.
+// The number after the value, if the option takes one. NULL: none.
 static const char *take_second(struct parser *p, const struct found *f)
 {
     const char *next = f->option->then && p->at < p->argc ? p->argv[p->at] : NULL;

@@ -42,7 +42,7 @@ struct bench_run {
 int bench_cases(struct bench_run *b);
 // bench_clip.c: the generated clip of this size, made once and kept in the cache; *path is the caller's, free() it.
 int bench_clip(const struct bench_case *k, bool quick, const struct tachy_log *log, const int *stop, char **path);
-// bench_trial.c: one run of a case over so many frames (0: those of a first look). *out: what is kept of it; a failure of the
-// run is an object with `error`. Negative: an error of ours.
+// bench_trial.c: one run of a case over this many frames (0: those of a first look). *out: the part that is kept; a
+// failed run gives an object with `error`. Negative: an error of ours.
 int bench_trial(struct bench_run *b, const struct bench_case *k, int64_t frames, json_t **out);
 bool bench_stopped(const struct bench_run *b);

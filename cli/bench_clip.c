@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-// Clips with motion and detail: a textured picture under a camera that pans, and a disc with a texture of its own that crosses
-// it the other way. Stereo: two eyes side by side, the right one shifted.
+// Clips with motion and detail: a textured picture under a panning camera, and a disc with its own texture that crosses
+// it in the other direction. Stereo: two eyes side by side, the right one shifted.
 
 enum { TEXTURE = 1024 };
 

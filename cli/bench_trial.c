@@ -57,7 +57,7 @@ static json_t *clock_mhz(void)
 
 static double get(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
 
-// What a bench keeps of a run's summary.
+// The part of a run's summary that a bench keeps.
 static json_t *kept(const json_t *s)
 {
     const json_t *latency = json_object_get(s, "latency_ms"), *step;

@@ -8,11 +8,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// This command in a process of its own: a file of --watch, a trial of tachy tune.
+// Runs this command in a separate process: for a file of --watch, or a trial of tachy tune.
 
 extern char **environ;
 
-// A stop that reached this process alone is passed on.
+// Passes on a stop that reached only this process.
 static int wait_for(const struct cli *c, pid_t child)
 {
     int status, stops = 0;
@@ -24,7 +24,7 @@ static int wait_for(const struct cli *c, pid_t child)
     return WIFEXITED(status) ? WEXITSTATUS(status) : STATUS_FAILED;
 }
 
-// What the process prints there goes to `f`, from its beginning. An errno.
+// The process's output there goes to `f`, from its beginning. Returns an errno.
 static int redirect(posix_spawn_file_actions_t *actions, FILE *f, int fd)
 {
     if (!f)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <tachy/tachy.h>
 
-// What the parts of the command share. The command sees the library's public headers only.
+// Shared by the parts of the command. The command uses only the library's public headers.
 
 // Exit statuses, as `tachy help` states them.
 enum {
@@ -27,7 +27,7 @@ struct cli {
     const struct tachy_option **inner_row; // the option that each of them is of; NULL: none
     size_t n_inner;
     tachy_profile *profile;   // runs record into it
-    char *profile_trace;      // where the trace goes that no option asked for; NULL: nowhere
+    char *profile_trace;      // path of the trace if no option names one; NULL: none
     bool profile_ready;       // its files were checked: the run has begun
     bool stdout_taken;        // by an output or a summary
     tachy_control *control;   // of the runs; NULL: none goes on
@@ -45,7 +45,8 @@ struct verb {
     const char *details;  // paragraphs, separated by an empty line; may be NULL
     const char *words;    // first arguments to choose from: "list|pull"; may be NULL
     uint64_t options;     // TACHY_VERB_*: rows of the option table that belong here
-    uint64_t by_path;     // TACHY_VERB_*: rows that are taken by their path alone, --pose.max_people, and are not in help
+    uint64_t by_path;     // TACHY_VERB_*: rows that are accepted only by their path, --pose.max_people, and are not in
+                          // help
     const struct tachy_example *examples; // ends with {0}; NULL: none
     bool wraps;           // another verb and its arguments follow: tachy profile segment ...
     int (*run)(struct cli *c); // returns an exit status
@@ -82,7 +83,7 @@ int cli_check_free(const struct cli *c, const char *file);
 // The same of the file of run.json.
 int cli_check_json(const struct cli *c);
 
-// The first argument of some verbs says what to do. Of the functions one or two are there.
+// Subcommands: the first argument of some verbs. One or two of the functions are set.
 struct word {
     const char *name;
     int (*all)(struct cli *c);                   // without names
@@ -103,8 +104,8 @@ bool search_asked(const struct cli *c);
 bool search_has_inputs(const struct cli *c); // without any the task itself has nothing to do
 int search_run(struct cli *c, bool ran);     // prints the hits; `ran`: the task has run, and --json is of that
 static inline bool runs_task(const struct verb *v) { return v && v->run == run_task; }
-// As in FFmpeg the last argument may be the output: a lone "-" with -f, whatever follows an input given with -i, and of two
-// arguments the second if it cannot be an input; it is then args[n_args]. The others are inputs.
+// As in FFmpeg the last argument may be the output: a lone "-" with -f, any argument after an input given with -i, and
+// of two arguments the second if it cannot be an input; it is then args[n_args]. The others are inputs.
 int run_take_arguments(struct cli *c);
 extern const char run_usage[], run_details[]; // of a verb; the latter after the task's
 // A control that SIGINT, SIGTERM and SIGHUP stop; a second one ends the process. One at a time.
@@ -132,8 +133,8 @@ bool complete_words(const char *const *words, size_t n, add_word *add, void *to)
 // args.c: fills c->settings, c->args and c->verb. Errors are logged.
 int args_parse(struct cli *c, int argc, char **argv);
 
-// message.c: everything on standard error. A failure is said once: errors are kept, and the
-// last one is printed by message_failed(). Thread-safe.
+// message.c: all output to standard error. A failure is printed once: errors are kept, and message_failed() prints the
+// last one. Thread-safe.
 struct message_slot {
     char error[1024];
     bool printed; // as it came
@@ -160,7 +161,7 @@ bool message_hooked(void);
 // text.c
 double now_s(void); // seconds on a clock that only rises
 bool has_name(const struct tachy_option *o); // on the command line, other than its path
-int terminal_width(FILE *f); // columns; 80 where it is no terminal
+int terminal_width(FILE *f); // columns; 80 if it is no terminal
 // Prints words from column `at` on, broken before `width`, further lines indented. No newline
 // at the end.
 void text_wrap(FILE *f, const char *text, int at, int indent, int width);
@@ -191,18 +192,19 @@ void terminal_release(void); // restores, and watches no more
 // For handlers of signals that end the process: output that Ctrl-S stopped goes on, so that no write
 // waits for a key.
 void terminal_unblock(void);
-// For signal handlers: restores, prints `text` to standard error if it need not wait, ends the process.
+// For signal handlers: restores the terminal, prints `text` to standard error unless that would block, and ends the
+// process.
 _Noreturn void terminal_exit(int status, const char *text);
 bool terminal_is_ours(void); // this process is in the foreground of its terminal
 
 // keys.c: single keys during a run on a terminal; without one nothing happens.
 void keys_start(struct cli *c);
 void keys_stop(void);
-// What a key does during a run; those that are pressed in a window come here as well. Any thread.
+// Handles a key during a run; keys pressed in a window come here as well. Any thread.
 void keys_press(const struct cli *c, char key);
 void keys_help(FILE *f, const struct verb *v); // the list, for a verb that runs a task
 
-// prompt.c: lines from standard input, with an editor on a terminal where one was built in.
+// prompt.c: lines from standard input, with an editor on a terminal if one was built in.
 struct prompt;
 struct prompt_params {
     bool catch_int; // Ctrl-C clears the line
@@ -228,7 +230,7 @@ struct console {
     tachy_control *control;
     FILE *out;
     struct prompt *prompt;
-    const struct command *own; // go before the common ones of the same name; end with {0}; NULL: none
+    const struct command *own; // precede common ones of the same name; end with {0}; NULL: none
     // Runs a line that is a command of tachy, takes `argv` and sets *status; false: it is none. NULL: there are none here.
     bool (*run_verb)(struct console *k, const char *line, int argc, char **argv, int *status);
     int last_status;           // of the run that ended last
@@ -245,7 +247,7 @@ struct command {
 };
 // Opens k->prompt; `idle` gets `k`. Close it with prompt_close().
 int console_open(struct console *k, bool catch_int, bool (*idle)(void *console));
-// Runs a line; the status of its command. Of an empty line: k->last_status.
+// Runs a line and returns its command's status. For an empty line: k->last_status.
 int console_line(struct console *k, const char *line);
 void console_complete(void *console, const char *line, const char *word, add_word *add, void *to); // prompt_params.complete
 void console_help(struct console *k); // lists the commands
@@ -270,8 +272,8 @@ void help_verb(FILE *f, const struct verb *v);
 int print_version(void);
 
 // cmd_profile.c
-// Before any work: names the trace after the output (NULL: after the input) where no file was
-// asked for, and refuses to replace a file. TACHY_OK without a profile.
+// Before any work: names the trace after the output (NULL: after the input) if no file was given, and refuses to
+// replace a file. TACHY_OK without a profile.
 int profile_check_files(struct cli *c, const char *input, const char *output, bool overwrite);
 
 // output_text.c: where --json goes.
@@ -285,7 +287,7 @@ int make_folders(const char *path);
 int write_failed(const char *name);
 // Writes text to FILE, or to standard output for "-"; the text ends with a newline afterwards.
 int write_text(const char *path, const char *text);
-// Whether a file of this name could be written; the sentence is left for message_failed().
+// True if a file of this name can be written; else the message is left for message_failed().
 int check_writable(const char *path);
 
 // progress.c
@@ -301,7 +303,7 @@ struct progress {
 };
 void progress_start(struct progress *p, const struct cli *c, const char *name);
 bool progress_show(void *progress, const struct tachy_progress *now); // for tachy_run_params
-// The same of a run over many inputs, whose share is that of their bytes.
+// As above for a run over many inputs, whose progress is measured in bytes.
 struct tachy_curate_progress;
 void progress_inputs(struct progress *p, const struct tachy_curate_progress *now);
 void progress_end(struct progress *p);

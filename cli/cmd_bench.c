@@ -28,7 +28,7 @@ static json_t *new_case(const struct bench_case *k)
                      k->peer ? "python3, cv2.VideoCapture in a loop" : command, "warm_up", 0, "frames", (json_int_t)0, "runs");
 }
 
-// What a bench must have in common with one that it goes on with.
+// Properties that must match for a bench to be continued.
 static json_t *head(const struct bench_run *b)
 {
     char suites[256] = "";
@@ -57,7 +57,7 @@ static int begin(struct bench_run *b)
     return json_object_set_new(b->result, "cases", cases) < 0 ? TACHY_ERR_NOMEM : TACHY_OK;
 }
 
-// A bench that was ended goes on where its file says so.
+// Continues an interrupted bench where its file ends.
 static bool resume(struct bench_run *b, const char *file)
 {
     json_t *o = json_load_file(file, 0, NULL), *own = head(b), *v;

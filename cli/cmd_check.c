@@ -88,7 +88,7 @@ static double memory_left(void)
     return (double)kib / 1024;
 }
 
-// The trial's output: a file like the configuration's, in a folder of its own, so that encoding counts; else none.
+// The trial's output: a file like the configuration's, in a separate folder, so that encoding counts; else none.
 static void name_output(const struct check *k, const char *folder, char *output, size_t size)
 {
     const char *name = tachy_settings_str(k->s, "output.file"), *dot = name ? strrchr(name, '.') : NULL;
@@ -96,7 +96,7 @@ static void name_output(const struct check *k, const char *folder, char *output,
     snprintf(output, size, plain ? "--output.file=%s/out%s" : "--output.file=-", folder, dot ? dot : "");
 }
 
-// A run over so many frames; NULL: it failed, *why says so.
+// A run over this many frames; NULL: it failed, with the reason in *why.
 static json_t *trial(struct check *k, const char *folder, int64_t frames, char *why, size_t size)
 {
     char json[128], output[256], most[64], line[600];

@@ -15,7 +15,7 @@ static double share_of(const char *text)
     return end != text && (percent || !*end) && v > 0 && v <= 1 ? v : -1;
 }
 
-// Whose runs are on which side; the sentence of a usage error is printed.
+// Assigns the runs to the two sides; prints usage errors.
 static int take_sides(struct cli *c, struct tachy_report_compare_params *p)
 {
     p->nb_base = tachy_settings_list(c->settings, "results.base", &p->base);

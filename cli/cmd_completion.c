@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-// The shells' scripts ask the command itself what may stand where the cursor is (complete.c).
+// The shells' scripts ask the command itself for the candidates at the cursor (complete.c).
 
 static const char bash[] =
     "_tachy() {\n"

@@ -5,8 +5,7 @@
 
 // The manual page in man(7) macros, out of the same tables as the help.
 
-// Text where roff reads nothing into it: backslashes, hyphens that are minus signs, and
-// a dot or quote at the start of a line.
+// Escapes text for roff: backslashes, hyphens that are minus signs, and a dot or quote at the start of a line.
 static void put_roff(const char *text)
 {
     if (*text == '.' || *text == '\'')

@@ -120,8 +120,8 @@ static const json_t *find_card(const json_t *cards, const char *name)
     return NULL;
 }
 
-// tachy_model_open() names the nearest for an unknown name; reached with a good one too,
-// where it says whether the file is there.
+// tachy_model_open() suggests the nearest name for an unknown one; it is also called for a known one, to report whether
+// the file is there.
 static int open_model(struct cli *c, const char *name, bool fetch, tachy_model **m)
 {
     struct tachy_model_params p = {.name = name,
@@ -249,7 +249,8 @@ static const char *not_run(const struct tachy_card *card)
                                           : NULL;
 }
 
-// As the card says, without a word of warning. Sizes, names and types are held against the card when the model is opened.
+// Prepared as the card says, without warnings. Sizes, names and types are checked against the card when the model is
+// opened.
 static int run_frames(struct cli *c, const char *name, const struct tachy_card *card)
 {
     const char *const with[][2] = {{"input.files", "null:640x360@25,frames=2,format=rgb24,pattern=noise"},

@@ -98,7 +98,7 @@ static int run_tool(struct cli *c, const struct tool *t)
     return message_failed(TACHY_ERR_UNAVAILABLE);
 }
 
-// "out.trace.json" for "out.mp4"; "tachy.trace.json" where the name is no plain file's.
+// "out.trace.json" for "out.mp4"; "tachy.trace.json" if the name is not a plain file's.
 static char *trace_name(const char *input, const char *output)
 {
     const char *name = output && strcmp(output, "-") ? output : input;

@@ -165,8 +165,8 @@ static void on_end(void *user, const struct tachy_job_file *f, int err, const st
 
 static bool is_kind(const char *name, const char *kind) { return !strncmp(name, kind, strlen(kind)); }
 
-// Whether `name` is the output behind one input: a window, an address or device that is written to, one behind a file that
-// may be either, a page for browsers, or a file that is not there, but has an extension.
+// True if `name` is the output after one input: a window, an address or device for writing, one after a file that may
+// be either, a page for browsers, or a missing file with an extension.
 static bool is_output(const char *name, const char *input)
 {
     static const char *const written[] = {"rtmp://", "rtmps://", "srt://", "udp://", "rtp://", "tcp://", "/dev/null"};
@@ -291,7 +291,7 @@ int run_task(struct cli *c)
         return watch_run(c, folder);
     if (tachy_settings_bool(c->settings, "output.resume"))
         begin_with_zeros();
-    int err = c->control ? TACHY_OK : control_open(&own); // the shell has one, with handlers of its own
+    int err = c->control ? TACHY_OK : control_open(&own); // the shell has one, with its own handlers
     c->control = own ? own : c->control;
     bool looks = search_asked(c), works = !looks || search_has_inputs(c);
     if (err == TACHY_OK && works)

@@ -7,9 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// A prompt that keeps working while runs go on: those are jobs of one other thread, which takes
-// them one after the other (side by side they would share the same cores). What only looks
-// (probe, doctor, ...) runs at once.
+// A prompt that stays usable during runs: runs are jobs of another thread, one at a time (in parallel they would
+// compete for the cores). Commands that only look (probe, doctor, ...) run at once.
 
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_ENDED };
 
@@ -294,7 +293,7 @@ static int do_help(struct console *k, int argc, char **argv)
     return STATUS_OK;
 }
 
-// Whether a command of tachy is meant, where a name may stand for both.
+// True if a command of tachy is meant, if a name may stand for both.
 static bool means_verb(struct shell *s, int argc, char **argv)
 {
     if (!strcmp(argv[0], "profile"))

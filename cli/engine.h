@@ -1,7 +1,7 @@
 #pragma once
 #include "cli.h"
 
-// What the words of `tachy engine` share.
+// Shared by the subcommands of `tachy engine`.
 
 // A name of the zoo, or the path of an ONNX file, as the file's path. Free *path.
 int engine_model(const struct cli *c, const char *name, char **path);
@@ -11,7 +11,7 @@ struct tachy_engine_params engine_params(const struct cli *c, const char *path, 
 
 double engine_now_ms(void); // of a clock that only runs forward
 
-// Whether plans are to run on a GPU: --device, and of auto what is there.
+// True if plans shall run on a GPU: by --device, or with auto if there is one.
 bool engine_on_gpu(const struct cli *c);
 
 // Each is a word; a code, or an exit status.
@@ -20,8 +20,8 @@ int engine_build(struct cli *c); // engine_build.c
 int engine_ls(struct cli *c);    // engine_store.c
 int engine_gc(struct cli *c);    // engine_store.c
 
-// engine_memory.c: MiB by which the peak of the resident set of a process of its own grows from where ONNX
-// Runtime is loaded to after three runs of the model; NAN if it does not run or the system does not say.
+// engine_memory.c: growth in MiB of the peak resident set of a separate process, from loading ONNX Runtime until after
+// three runs of the model; NAN if it does not run or the system lacks the figure.
 double engine_memory(const struct tachy_engine_params *p);
 
 // engine_tensors.c: inputs with shapes of all sizes as a picture has, the same every time, from 0 to 1 (bytes: to

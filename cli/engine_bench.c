@@ -17,7 +17,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Of sorted numbers, `at` from 0 to 1.
+// For sorted numbers, `at` from 0 to 1.
 static double quantile(const double *v, int n, double at)
 {
     double x = at * (n - 1);
@@ -41,7 +41,7 @@ static int burst(struct bench_row *r, double ms, double *median)
     return err;
 }
 
-// The same on a GPU: the mean of consecutive runs.
+// As above on a GPU: the mean of consecutive runs.
 static int burst_there(struct bench_row *r, double ms, double *mean)
 {
     double one = 0;
@@ -223,7 +223,7 @@ static void judge_there(const struct bench *b, struct bench_row *first)
 static void judge(const struct bench *b, const struct bench_row *first)
 {
     double *reference[TACHY_MAX_IO] = {0};
-    struct message_slot slot = {0}; // why there is none is said by the note under the table
+    struct message_slot slot = {0}; // the note under the table gives the reason if there is none
     struct tachy_log log = message_log(&slot);
     struct tachy_engine_params p = params_of(b, first, &log);
     p.threads = 1;
@@ -258,7 +258,7 @@ static void add_up(const struct bench *b, struct bench_row *r, const json_t *pla
     }
 }
 
-// Finds the multiply-adds and the least time of a run; they stay unknown if tachy does not run the whole model.
+// Finds the multiply-adds and the minimum time of a run; they stay unknown if tachy does not run the whole model.
 static void find_cost(const struct bench *b, struct bench_row *r)
 {
     char *json = NULL;

@@ -14,7 +14,7 @@ struct bench_row {
     double *times;        // ms, a round each; sorted in the end
     double median, least, spread; // of the rounds: ms, and the middle half over the median
     double memory;        // MiB
-    double work;          // multiply-adds of a run; 0: not known
+    double work;          // multiply-adds per run; 0: unknown
     double moved, bandwidth; // bytes of the layers' operands and results, and what a core copies per second there; NAN
     double least_s;       // seconds that one core takes at least, by the layers' work and bytes; NAN
     double error, error_abs; // the largest of an output, L2 over L2 and of one number
@@ -31,7 +31,7 @@ struct bench {
     const char *model_dir;     // --model-dir; NULL: the default
     struct bench_row *rows; // in the order in which they take turns
     int nb_rows;
-    double peak; // multiply-adds a second of a core; 0: not known
+    double peak; // multiply-adds per second of a core; 0: unknown
 };
 
 // The values of the command's lists; every combination is measured.

@@ -23,7 +23,7 @@ int engine_frames_open(struct engine_frames **out, const char *video, const stru
     return err < 0 ? err : tachy_source_open(&f->source, tachy_source_params(.url = video, .log = f->log));
 }
 
-// As the card says; without one a picture from 0 to 1 of the tensor's size.
+// As the card says; without a card, a picture from 0 to 1 of the tensor's size.
 static int open_preprocess(struct engine_frames *f, const struct tachy_tensor *t)
 {
     const int64_t *s = t->shape;

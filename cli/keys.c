@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// A thread of its own waits for keys, so that they work while a frame takes long. It uses the
-// control only and leaves the run's threads alone.
+// A separate thread waits for keys, so that they work even while a frame takes long. It uses only the control and does
+// not touch the run's threads.
 
 static struct {
     struct cli *c;
@@ -38,7 +38,7 @@ static void toggle_pause(const struct cli *c, char key)
     message_note(&c->log, state == TACHY_RUN_PAUSED ? "goes on" : "paused; p goes on");
 }
 
-// Whether it was taken; a refusal is logged.
+// Returns true if the value was accepted; a refusal is logged.
 static bool change(const struct cli *c, const char *name, const char *value)
 {
     char *why;
@@ -116,7 +116,7 @@ static void say_keys(const struct cli *c, char key);
 static const struct key {
     const char *keys; // that do it
     const char *name, *what;
-    bool animates; // of `animate` alone
+    bool animates; // only for `animate`
     void (*press)(const struct cli *c, char key);
 } table[] = {
     {"r", "r", "report", false, report},

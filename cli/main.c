@@ -224,7 +224,7 @@ void cli_free(struct cli *c)
     c->inner_row = NULL;
 }
 
-// Whether the reader of a pipe has left: tachy help | head.
+// True if the reader of a pipe has left: tachy help | head.
 static bool reader_left(void)
 {
     struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};

@@ -40,7 +40,7 @@ void terminal_unblock(void)
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (tcgetpgrp(fd) != getpgrp())
             continue;
-        tcflow(fd, TCOOFF); // Linux: TCOON undoes TCOOFF, and with it Ctrl-S, but not Ctrl-S alone
+        tcflow(fd, TCOOFF); // Linux: TCOON undoes TCOOFF and with it Ctrl-S, but not Ctrl-S alone
         tcflow(fd, TCOON);
     }
     errno = error;

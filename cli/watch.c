@@ -9,21 +9,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// --watch FOLDER: the same command, in a process of its own, for each video and picture that lies in the folder or is put
-// there. A file counts when whoever wrote it has closed it or moved it there. Ctrl-C ends the watch.
+// --watch FOLDER: runs the same command, in a separate process, for each video and picture that is in the folder or put
+// there. A file counts when its writer has closed it or moved it there. Ctrl-C ends the watch.
 
 struct watch {
     struct cli *c;
     const char *folder;
     int events; // inotify; -1: none
     int status; // of the first file that failed; 0: none did
-    FILE *json; // where the summaries go, a line each; NULL: nobody asked
+    FILE *json; // for the summaries, one per line; NULL: not requested
     FILE *one;  // what the process of a file writes its summary to
 };
 
 static bool stopped(const struct watch *w) { return tachy_control_stopped(w->c->control); }
 
-// The summary that a file's process has left, as a line behind those of the files before.
+// Appends the summary of a file's process, as one line after those of the earlier files.
 static int pass_summary(const struct watch *w)
 {
     rewind(w->one);
