@@ -1,7 +1,7 @@
 #include "base/options.h"
 
-// Options that the command itself reads (cli/), not a job: what is printed, what watches a run, and those of the
-// verbs that run no task.
+// Options that the command itself reads (cli/) rather than a job: output, monitoring of a run, and those of verbs that
+// run no task.
 
 const struct tachy_option tachy_command_options[] = {
     {"run.quiet", "quiet", 'q', TACHY_OPT_BOOL, "no", .group = "Run", .verbs = TACHY_VERB_ALL,

@@ -77,7 +77,7 @@ static void add_arm(char *to, size_t size, int implementer, int part)
         snprintf(to + used, size - used, "%s%s", used ? " + " : "", name);
 }
 
-// Text behind the colon of a line that starts with `key`, NULL for another line.
+// Text after the colon of a line that starts with `key`, NULL for other lines.
 static const char *value_of(char *line, const char *key)
 {
     char *colon = strchr(line, ':');

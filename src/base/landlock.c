@@ -14,8 +14,8 @@
 #define LANDLOCK_ACCESS_FS_TRUNCATE (1ULL << 14)
 #endif
 
-// Linux 5.19: a file can be renamed from one folder to another, which --resume needs. What an older
-// kernel cannot deny here (truncate, ioctl) is denied as a system call, in seccomp.c.
+// Linux 5.19: a file can be renamed to another folder, which --resume needs. Actions that an older kernel cannot deny
+// here (truncate, ioctl) are denied as system calls, in seccomp.c.
 enum { ABI_LEAST = 2, ABI_TRUNCATE = 3, ABI_NET = 4, ABI_IOCTL = 5, ABI_SCOPE = 6 };
 
 #define READ_ONLY (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
@@ -25,7 +25,7 @@ enum { ABI_LEAST = 2, ABI_TRUNCATE = 3, ABI_NET = 4, ABI_IOCTL = 5, ABI_SCOPE = 
      LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REFER)
 #define OF_A_FILE (LANDLOCK_ACCESS_FS_READ_FILE | WRITE_ONLY)
 
-// What is denied where no rule allows it; a kernel that knows less is handed the first part.
+// Actions denied unless a rule allows them; an older kernel gets only the first part.
 struct attributes {
     uint64_t files;
     uint64_t net;    // TCP: bind, connect

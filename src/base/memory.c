@@ -155,7 +155,7 @@ static int try_take(struct tachy_memory *m, struct tachy_block *b, bool allocate
     return err;
 }
 
-// Bytes that the budget lacks for a block; its whole size where the system had no more.
+// Bytes that the budget lacks for a block; the block's whole size if the system had no more.
 static size_t lacking(struct tachy_memory *m, const struct tachy_block *b)
 {
     pthread_mutex_lock(&m->lock);

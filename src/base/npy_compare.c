@@ -35,7 +35,7 @@ static double value_at(const struct tachy_npy *a, const void *data, size_t i)
     LOAD(int64_t)
 }
 
-// Difference of two values; equal ones (also infinite, and NaN beside NaN) have none.
+// Difference of two values; 0 for equal ones (also infinite, or NaN and NaN).
 static double difference(double a, double b)
 {
     if (a == b || (isnan(a) && isnan(b)))

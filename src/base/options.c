@@ -47,7 +47,7 @@ static const struct habit {
     {"use_multiprocessing", "processing.use_multiprocessing", {0}},
 };
 
-// Whether a row below `path`, of `size` bytes, is some task's.
+// True if a row below `path`, of `size` bytes, belongs to a task.
 static bool is_task_section(const struct tachy_option *table, const char *path, size_t size)
 {
     for (const struct tachy_option *o = table; o->path; o++)

@@ -13,7 +13,7 @@ static bool is_key(const char *text, size_t n)
     return false;
 }
 
-// Where a value ends: at ':' or ']', or at the end of a text that is no option's.
+// End of a value: ':' or ']', or the end of a text that is no option.
 static const char *value_end(const char *p)
 {
     while (*p && *p != ':' && *p != ']')

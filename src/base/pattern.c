@@ -5,8 +5,8 @@
 
 // Inputs with which networks are timed and judged if there is no picture.
 
-// A made-up picture: most of its energy is in coarse shapes, some at every scale down to a pixel. Each
-// channel has shapes of its own. Octaves of noise: each has twice the cells and 0.6 times the height of the one before.
+// A synthetic picture: most of its energy is in coarse shapes, some at every scale down to a pixel. Each channel has
+// its own shapes. Octaves of noise: each has twice the cells and 0.6 times the height of the one before.
 enum { OCTAVES = 6 };
 
 static double cell(uint32_t x, uint32_t y, uint32_t channel, uint32_t octave)

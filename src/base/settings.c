@@ -47,7 +47,7 @@ static void describe_range(const struct tachy_option *o, const char *what, char 
         snprintf(out, size, "%s from %.10g to %.10g%s", what, o->min, o->max, or_range);
 }
 
-// What the row wants, as a noun for an error message.
+// The type that the row expects, as a noun for an error message.
 static void describe_type(const struct tachy_option *o, char *out, size_t size)
 {
     char values[256];
@@ -137,7 +137,7 @@ static bool interpret(const struct tachy_option *o, const char *text, struct tac
     }
 }
 
-// What was probably meant: a word of the list with a typo, a number with a decimal comma. NULL: no idea. Free it.
+// The likely intended value: a word of the list with a typo, a number with a decimal comma. NULL: none. Free it.
 static char *meant_value(const struct tachy_option *o, const char *text)
 {
     struct tachy_value v = {0};
@@ -379,7 +379,7 @@ int tachy_settings_set(tachy_settings *s, const char *name, const char *value, c
     char *from = strdup(origin ? origin : "program");
     if (!from)
         return tachy_fail(s->log, TACHY_ERR_NOMEM, "no memory for the option %s", o->path);
-    // A list that came from a file or the default starts anew.
+    // A list that came from a file or the default is replaced.
     struct tachy_value fresh = {0};
     bool replace = o->type == TACHY_OPT_LIST && v->rank < TACHY_RANK_SET;
     char shown[80], *why;
@@ -416,14 +416,14 @@ int tachy_settings_for(tachy_settings *s, const char *section)
     return TACHY_OK;
 }
 
-// Whether a row is of the section, or of the same task alone as the section's rows (animation.* is animate's).
+// True if a row is in the section, or belongs to the section's task only (animation.* is animate's).
 static bool in_section(const tachy_settings *s, const struct tachy_option *o)
 {
     const struct tachy_option *first = &s->options[tachy_option_index(s->options, s->section)];
     return !strncmp(o->path, s->section, strcspn(s->section, ".") + 1) || (first->verbs && o->verbs == first->verbs);
 }
 
-// What the task's section says instead of a general value.
+// The task section's value that overrides a general one.
 static const struct tachy_value *special(const tachy_settings *s, const struct tachy_value *general)
 {
     const struct tachy_option *all = s->options, *o = &all[general - s->values];

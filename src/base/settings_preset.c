@@ -8,8 +8,8 @@
 
 // Presets are files of their own, configs/NAME.yaml, so that people can read and copy them.
 
-// Where they lie as seen from the library: in the build folder, and installed (the library's
-// folder may have the machine's name below lib/).
+// Their folders relative to the library: in the build folder, and installed (the library's folder below lib/ may carry
+// the machine's name).
 static const char *const places[] = {"configs", "../share/tachy/configs",
                                      "../../share/tachy/configs"};
 

@@ -7,7 +7,7 @@
 
 // Settings as a configuration file, which settings_yaml.c reads back.
 
-// A text as YAML reads it back: plain where it is plainly safe, else double-quoted.
+// Writes a text so that YAML reads it back: plain if that is safe, else double-quoted.
 static void put_scalar(FILE *f, const char *text)
 {
     static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -96,7 +96,7 @@ static bool same_section(const struct tachy_option *a, const struct tachy_option
     return !strncmp(a->path, b->path, strcspn(a->path, ".") + 1);
 }
 
-// The table is in the order of help; the rows of a section come where its first one is.
+// The table is in the order of help; a section's rows are written together at its first row.
 static bool is_first(const struct tachy_option *table, const struct tachy_option *o)
 {
     while (!same_section(table, o))

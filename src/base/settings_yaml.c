@@ -7,9 +7,9 @@
 #include <strings.h>
 #include <yaml.h>
 
-// A configuration file is read into values of its own first and taken over when the whole of
-// it is good. libyaml's events are read one by one: nesting is bounded here, and aliases are
-// refused, so that a small file stays small in memory.
+// Reads a configuration file into separate values first and applies them only if the whole file is valid. libyaml's
+// events are read one by one: nesting is bounded here, and aliases are refused, so that a small file stays small in
+// memory.
 
 enum { FILE_MAX = 1 << 20, DEPTH_MAX = 8, PATH_MAX_LEN = 128 };
 
@@ -18,7 +18,7 @@ struct seen {
     size_t line;
 };
 
-// What the file says of a row so far, and by which of the row's keys.
+// The file's value for a row so far, and the key that gave it.
 struct staged {
     struct tachy_value value;
     char key[PATH_MAX_LEN];
@@ -178,8 +178,8 @@ static void tell_two_keys(const struct loader *l, const struct leaf *f, const st
               first ? old->line : f->line);
 }
 
-// Puts a value in its row's place. Where another key of the row stands there already, the more
-// special section wins, and within one section both must say the same. `v` is taken over.
+// Stores a value for its row. If another key of the row gave one already, the more specific section wins, and within
+// one section both must agree. Takes over `v`.
 static int stage(struct loader *l, const struct leaf *f, struct tachy_value *v)
 {
     struct staged *old = &l->staged[f->o - l->options];
@@ -203,7 +203,7 @@ static int stage(struct loader *l, const struct leaf *f, struct tachy_value *v)
     return TACHY_OK;
 }
 
-// Reads a scalar into *v, or for a list adds it there. Null leaves *v as it is.
+// Reads a scalar into *v, or adds it to a list. Null leaves *v unchanged.
 static int read_scalar(struct loader *l, const struct leaf *f, const yaml_event_t *e,
                        struct tachy_value *v)
 {

@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-// A file: `tachy engine 1 CHECKSUM` and behind that line what is summed: the lines version, key and
-// title, an empty line, and the text.
+// A file: `tachy engine 1 CHECKSUM`, followed by the checksummed part: the lines version, key and title, an empty line,
+// and the text.
 
 #define MAGIC "tachy engine 1 "
 enum { SUM = 17, FILE_LIMIT = 1 << 20, DAY = 24 * 3600, PART_AGE = 3600 };
@@ -41,13 +41,13 @@ static char *folder(const char *dir)
     return engines;
 }
 
-// Whether a file's name is an entry's; its end is where the key ends.
+// True if a file's name is an entry's, which ends where the key ends.
 static bool is_entry(const char *name)
 {
     return strspn(name, "0123456789abcdef") == TACHY_STORE_KEY && !strcmp(name + TACHY_STORE_KEY, ".plan");
 }
 
-// What a writer that was interrupted leaves: KEY.plan.PID.part.
+// True for a file left by an interrupted writer: KEY.plan.PID.part.
 static bool is_part(const char *name)
 {
     size_t n = strlen(name);
@@ -55,7 +55,8 @@ static bool is_part(const char *name)
            !strncmp(name + TACHY_STORE_KEY, ".plan.", 6) && !strcmp(name + n - 5, ".part");
 }
 
-// One line at *at that begins with `name`: what follows, and *at behind it. NULL: no such line.
+// Takes the line at *at, which must begin with `name`: returns the rest of it and moves *at after it. NULL: another
+// line.
 static char *line(char **at, const char *name)
 {
     size_t n = strlen(name);
@@ -72,7 +73,7 @@ static void checksum(const char *text, char sum[SUM])
     snprintf(sum, SUM, "%016" PRIx64, tachy_mix(1, text, strlen(text)));
 }
 
-// What a file holds, in pieces of `data`; *text and *title are set where the state is good.
+// Parses a file in place, as pieces of `data`; sets *text and *title if the state is good.
 static enum tachy_store_state parse(char *data, size_t size, const char *key, char **title, char **text)
 {
     char *at = data, *sum = line(&at, MAGIC), right[SUM];
@@ -90,7 +91,7 @@ static enum tachy_store_state parse(char *data, size_t size, const char *key, ch
     return strcmp(version, TACHY_VERSION) ? TACHY_STORE_OUTDATED : TACHY_STORE_GOOD;
 }
 
-// Reads an entry's file; *data is the caller's where it returns TACHY_OK.
+// Reads an entry's file; *data is the caller's if it returns TACHY_OK.
 static int read_entry(const char *path, char **data, size_t *size)
 {
     struct stat st;
@@ -107,7 +108,7 @@ static void touch(const char *path)
 {
     struct stat st;
     if (stat(path, &st) == 0 && time(NULL) - st.st_mtime >= DAY)
-        utimensat(AT_FDCWD, path, NULL, 0); // a store that is only read stays as it is
+        utimensat(AT_FDCWD, path, NULL, 0); // a read-only store stays unchanged
 }
 
 int tachy_store_load(const char *dir, const char *key, char **out, const struct tachy_log *log)

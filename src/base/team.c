@@ -11,8 +11,8 @@
 // A helper spins so long before it sleeps: the next step of a run is there within microseconds, the next run
 // of a busy caller not much later, and one that sleeps is missed for tens of microseconds.
 enum { SPIN_NS = 100000 };
-// Who waits looks so often, about a microsecond, before it lets others run: on a busy machine the thread that
-// it waits for may have been put onto the same core.
+// Number of times that a waiting thread looks, about a microsecond, before it yields: on a busy machine the thread that
+// it waits for may be on the same core.
 enum { LOOKS = 64 };
 
 enum { LINE = 64 }; // bytes that cores pass to each other

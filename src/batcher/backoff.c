@@ -19,7 +19,7 @@ bool tachy_backoff_shortage(struct tachy_backoff *b, int tried, uint64_t now_ns)
     b->shortages++;
     if (tried > b->now)
         return true;
-    // What was tried again did not hold: wait longer before the next time.
+    // The retry with more failed: wait longer before the next one.
     if (b->grown)
         b->quiet_ns = TACHY_MIN(b->quiet_ns * 2, b->first_quiet_ns * LONGEST);
     b->grown = false;

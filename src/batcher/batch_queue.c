@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-// ---- Binary heaps whose items know where they are ----
+// ---- Binary heaps whose items store their position ----
 
 static bool goes_before(const struct tachy_bq_heap *h, const struct tachy_bq_slot *a,
                         const struct tachy_bq_slot *b)

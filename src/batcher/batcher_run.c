@@ -18,8 +18,8 @@ struct batch *tachy_batch_new(const tachy_batcher *b)
 
 // ---- Taking ----
 
-// Sleeps until there may be something to take, at most until `until`. Of all that sleep one
-// watches the next deadline, so that a deadline wakes one thread. Lock held.
+// Sleeps until there may be something to take, at most until `until`. One of the sleepers watches the next deadline, so
+// that a deadline wakes only one thread. Lock held.
 static void sleep_for_work(tachy_batcher *b, uint64_t until)
 {
     uint64_t due = tachy_bq_next_due(&b->queue);

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-// Core distances, then the minimum spanning tree of mutual reachability by Prim's algorithm. Distances are computed in blocks,
-// where they are needed, and are never kept. All are squared.
+// Core distances, then the minimum spanning tree of mutual reachability by Prim's algorithm. Distances are computed in
+// blocks as needed and never stored. All are squared.
 
 enum { LANES = 16, QUERIES = 4 };
 
@@ -152,7 +152,7 @@ static void core_piece(void *user, int thread, int piece)
 
 // ---- The tree
 
-// How near the point that has come last is to those that are left, and which of them is the nearest to the tree now.
+// Computes distances from the point added last to the remaining ones, and which of these is now nearest to the tree.
 static void step_piece(void *user, int thread, int piece)
 {
     struct cluster_work *w = user;

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-// The tree of single linkage, condensed to clusters of at least so many points, and the clusters that are taken of it.
+// The single-linkage tree, condensed to clusters of a minimum size, and the selection of clusters from it.
 
 // A joint of the tree: points are 0..n-1, joints n..2n-2, the last one is the root.
 struct joint {

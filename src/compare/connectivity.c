@@ -17,7 +17,7 @@
 #define THETA 0.15f
 enum { STEPS = 65536 };
 
-// Pixels beside pixel i, -1 past an edge.
+// The four neighbours of pixel i, -1 past an edge.
 static void beside(int32_t i, const struct tachy_matte *m, int32_t out[4])
 {
     int32_t x = i % m->width, y = i / m->width;

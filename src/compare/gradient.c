@@ -5,8 +5,8 @@
 #include <math.h>
 
 // Gradient error: C. Rhemann et al., "A Perceptually Motivated Online Benchmark for Image Matting", CVPR 2009.
-// Gradients are those of the matte under first derivatives of a Gaussian of sigma 1.4, filters of unit L2 norm, edges
-// repeated. The filters are cut where a Gaussian of unit area falls below 0.01: 4 pixels to each side.
+// Gradients of the matte under first derivatives of a Gaussian of sigma 1.4, with filters of unit L2 norm and edges
+// repeated. The filters are cut off where a Gaussian of unit area falls below 0.01: 4 pixels to each side.
 
 enum { REACH = 4, TAPS = 2 * REACH + 1 };
 #define SIGMA 1.4

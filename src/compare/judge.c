@@ -44,7 +44,7 @@ struct sums {
     double absolute, squared, change, ghost;
 };
 
-// What each pixel adds, and what the next frame has to know of it.
+// Adds each pixel's contribution, and stores what the next frame needs.
 static struct sums add_up(struct tachy_judge *j, const struct tachy_matte *m, const struct tachy_matte *truth)
 {
     struct sums s = {0};

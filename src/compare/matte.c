@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-// Which samples of a plane say what alpha is, and which codes are 0 and 1.
+// Which samples of a plane hold alpha, and which codes are 0 and 1.
 struct where {
     const uint8_t *data;
     ptrdiff_t stride;

@@ -18,8 +18,8 @@ void tachy_sheet_free(struct tachy_sheet *s)
     *s = (struct tachy_sheet){0};
 }
 
-// What a pixel of a tile shows of the pixels x0..x1, y0..y1: their mean, or with `minus` the largest difference, so
-// that a thin error does not vanish in a small picture.
+// Value of a tile's pixel for the pixels x0..x1, y0..y1: their mean, or with `minus` the largest difference, so that a
+// thin error stays visible in a small picture.
 static float shown(const struct tachy_matte *m, const struct tachy_matte *minus, int x0, int x1, int y0, int y1)
 {
     double sum = 0;
@@ -77,7 +77,7 @@ int tachy_sheet_take(struct tachy_sheet *s, int64_t frame, const struct tachy_ma
     return TACHY_OK;
 }
 
-// Where the next row begins, and what is drawn on.
+// The picture being drawn, and the position of its next row.
 struct page {
     tachy_frame *frame;
     struct tachy_shapes words;

@@ -13,7 +13,7 @@ struct page {
     int nb_measures;
     char **frame; // JSON of each, owned
     int nb_frames;
-    int64_t all, step; // frames that are kept; one of so many is in `frame`
+    int64_t all, step; // kept frames; one in `step` is in `frame`
 };
 
 static const char head[] =
@@ -149,7 +149,7 @@ static int page_open(const struct curate_export *x, void **priv)
     return ok ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-// The value of a measure in a frame; NULL: none. The caller owns it.
+// A measure's value in a frame; NULL: none. The caller owns it.
 static json_t *measure(json_t *frame, const char *name)
 {
     char task[64];

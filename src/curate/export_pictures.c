@@ -143,7 +143,7 @@ static int coco_close(void *priv, bool ok)
 
 const struct curate_format curate_coco = {.name = "coco", .pictures = true, .open = open_pictures, .frame = coco_frame, .close = coco_close};
 
-// ---- YOLO: labels/NAME.txt beside images/NAME.jpg, and data.yaml
+// ---- YOLO: labels/NAME.txt next to images/NAME.jpg, and data.yaml
 
 static int yolo_open(const struct curate_export *x, void **priv)
 {

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <tachy/job.h>
 
-// Tar files as inputs (WebDataset): their pictures and videos are unpacked beside the results, where a later run finds them again.
-// POSIX ustar with the long names of GNU and pax.
+// Tar files as inputs (WebDataset): their pictures and videos are unpacked beside the results, where a later run finds
+// them again. POSIX ustar with the long names of GNU and pax.
 
 enum { BLOCK = 512, NAME_BYTES = 4096 };
 
@@ -21,7 +21,7 @@ struct unpack {
     const struct curate *c;
     const char *tar;
     FILE *file;
-    uint64_t size, at; // of the file; where the next header is
+    uint64_t size, at; // size of the file; offset of the next header
     char longer[NAME_BYTES]; // the next member's name, if a header before it has said so; "": none
 };
 
@@ -30,7 +30,7 @@ static int damaged(const struct unpack *u, const char *what)
     return tachy_fail(u->c->log, TACHY_ERR_FORMAT, "%s: is no tar file, or is damaged at byte %llu: %s", u->tar, (unsigned long long)u->at, what);
 }
 
-// An octal number, or binary behind a set first bit.
+// An octal number, or a binary one if the first bit is set.
 static uint64_t number(const unsigned char *p, size_t n)
 {
     uint64_t v = 0;
@@ -108,7 +108,7 @@ static int keep_name(struct unpack *u, const struct member *m)
     return TACHY_OK;
 }
 
-// Whether the name stays below the folder that it is unpacked into.
+// True if the name stays below the folder that it is unpacked into.
 static bool is_safe(const char *name)
 {
     for (const char *p = name; p; p = (p = strchr(p, '/')) ? p + 1 : NULL)

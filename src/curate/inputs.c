@@ -76,7 +76,7 @@ static int add_pattern(struct curate *c, const char *pattern)
     return err;
 }
 
-// A folder of results stands for the inputs of which its filter kept a frame, in their order.
+// A folder of results stands for the inputs with a kept frame, in their order.
 static int add_result(struct curate *c, const char *folder)
 {
     char *path = tachy_asprintf("%s/files.jsonl", folder), *line = NULL;
@@ -124,7 +124,7 @@ static int add_one(struct curate *c, const char *name)
     return add_file(c, name);
 }
 
-// A path a line, from the folder in which the command runs; empty lines and those that begin with # are left out.
+// One path per line, relative to the working folder; empty lines and lines that begin with # are skipped.
 static int add_list(struct curate *c, const char *list)
 {
     char line[LINE_MAX_BYTES];

@@ -14,8 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// The folder of results. results.jsonl has a line a frame, files.jsonl a line for each input that is whole, with the length
-// that results.jsonl has with it. So what a run was in the middle of when it ended is cut off by the next one.
+// The folder of results. results.jsonl has one line per frame. files.jsonl has one line per finished input, with the
+// length of results.jsonl at that point. So the next run cuts off lines of an input that was unfinished when a run
+// ended.
 
 struct entry {
     char *path;

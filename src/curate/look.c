@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-// What a run sees in the frames by itself: scenes, and duplicates among the frames of all inputs. It looks at a luma picture of
-// 32 x 32 samples of each. Used by the reader's thread.
+// Finds scenes and duplicates among the frames of all inputs, without a task. It looks at a luma picture of 32 x 32
+// samples of each frame. Used by the reader's thread.
 
 enum { SIDE = 32, SAMPLES = SIDE * SIDE, BINS = 32, RECENT = 8 };
 // A cut: the picture changes by CUT_CHANGE of the range of luma more than three times what it changed by lately (motion, and

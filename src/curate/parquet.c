@@ -21,7 +21,7 @@ struct waiting {
     struct tachy_text plain;      // values as PLAIN has them
     uint32_t *has, *entry;        // of each row: 1, or 0 for no value; of each value of a text: its entry of the dictionary
     struct tachy_text dictionary; // its entries as PLAIN has them
-    size_t *at;                   // of each entry: where its length stands in `dictionary`
+    size_t *at;                   // of each entry: position of its length in `dictionary`
     struct tachy_index index;     // entries by hash
     int nb_values, nb_entries;
 };
@@ -112,7 +112,7 @@ static int put_page(struct curate_parquet *p, int type, int values, int encoding
     number(&head, &inner, 2, T_I32, encoding);
     if (type == DATA_PAGE) {
         number(&head, &inner, 3, T_I32, RLE); // definition levels
-        number(&head, &inner, 4, T_I32, RLE); // repetition levels, of which there are none
+        number(&head, &inner, 4, T_I32, RLE); // repetition levels: there are none
     }
     stop(&head);
     stop(&head);

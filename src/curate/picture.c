@@ -8,7 +8,8 @@
 #include <tachy/sink.h>
 #include <unistd.h>
 
-// The pictures of kept frames, in images/: a still input as it is, or as PNG if a task has mended it; a frame of a video as JPEG.
+// The pictures of kept frames, in images/: a still input unchanged, or as PNG if a task has changed it; a video frame
+// as JPEG.
 
 // Copies the bytes of a file.
 static int copy_bytes(const char *from, const char *to, const struct tachy_log *log)

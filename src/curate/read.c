@@ -71,7 +71,7 @@ void curate_record_free(struct curate *c, struct curate_record *r)
     free(r);
 }
 
-// Waits until another frame may be on its way: so many that all workers are busy, and no more memory than a pipeline takes.
+// Waits until another frame may start: enough run at once to keep all workers busy, within a pipeline's memory.
 static void wait_room(struct curate *c, const tachy_frame *f)
 {
     int64_t size = 0;
@@ -236,7 +236,7 @@ static bool same_bytes(const void *user, const void *key, int i)
     return !memcmp(c->file[i].digest, key, sizeof(c->file[i].digest));
 }
 
-// What is known of the file's content decides whether it is to be read.
+// Looks the file up by its content: in another shard, done before, a copy, or to do.
 static int know(struct curate *c, int i, const struct tachy_log *log)
 {
     struct curate_file *f = &c->file[i];
@@ -318,7 +318,7 @@ static void keep_text(struct curate *c, struct curate_record *r, int task, const
     const char *json = result->json ? result->json : own.p;
     tachy_regions_json(&head, &r->head, &none, r->time);
     size_t n = head.failed || !head.p ? 0 : head.len - (sizeof(tail) - 1);
-    // What the line says of the frame itself is there once already.
+    // The members that the line repeats about the frame itself are dropped.
     bool again = json && n && !strncmp(json, head.p, n) && json[n] == ',';
     const char *rest = again ? json + n + 1 : json;
     if (again)

@@ -21,7 +21,7 @@ struct curate_set {
 
 struct curate_streams {
     pthread_mutex_t lock;
-    struct curate_set *recent; // the reader's alone; the last one used comes first
+    struct curate_set *recent; // used only by the reader; most recently used first
 };
 
 int curate_streams_open(struct curate *c)

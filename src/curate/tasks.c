@@ -12,7 +12,7 @@ static int reset(tachy_settings *s, const char *path)
     return tachy_settings_reset(s, (size_t)tachy_option_index(tachy_settings_options(s), path));
 }
 
-// Of a task with modes (segment) only the one that writes lines serves.
+// For a task with modes (segment) only the mode that writes lines is possible.
 static int choose_lines(struct curate_task *t, const struct tachy_log *log)
 {
     char path[64];
@@ -25,7 +25,7 @@ static int choose_lines(struct curate_task *t, const struct tachy_log *log)
     return tachy_settings_set(t->set, path, "json", "curate");
 }
 
-// What is about all inputs needs them in one task; here a task is opened for each format and closed again.
+// Refuses options that concern all inputs together: here a task is opened for each format and closed again.
 static int refuse_at_end(const struct curate_task *t, const struct tachy_log *log)
 {
     const struct tachy_option *o = tachy_task_at_end(tachy_tasks[t->index], t->set);
@@ -103,7 +103,7 @@ static int task_of(const struct curate *c, const char *name)
     return -1;
 }
 
-// What comes before the dot of a name must be a task, and one whose results are there already.
+// The part of a name before the dot must be a task whose results are available by then.
 static int check_names(const struct curate *c, const struct curate_expression *e, const char *what, int level)
 {
     for (int i = 0; i < c->names.n; i++) {
@@ -118,7 +118,7 @@ static int check_names(const struct curate *c, const struct curate_expression *e
     return TACHY_OK;
 }
 
-// Level 0 has the tasks that see every frame; each condition is a level of its own.
+// Level 0 has the tasks that see every frame; each condition is a separate level.
 static int read_conditions(struct curate *c)
 {
     char what[64];

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-// What the names of conditions and filters stand for (docs/curate.md).
+// Values of the names in conditions and filters (docs/curate.md).
 
 static struct curate_value number(double v)
 {
@@ -46,7 +46,7 @@ static struct curate_value named(const struct tachy_named *v, int n, const char 
     return (struct curate_value){.kind = CURATE_NOTHING};
 }
 
-// Whether a label is `name`, which has _ where the label may have a blank or another sign.
+// True if a label matches `name`, which has _ where the label may have a space or another sign.
 static bool is_label(const char *label, const char *name)
 {
     for (; *label && *name; label++, name++)
@@ -80,7 +80,7 @@ static struct curate_value measured(const struct tachy_result *result, const cha
     return v.kind || !best ? v : named(best->values, best->nb_values, name);
 }
 
-// `rest`: behind the task's name and dot; NULL: the task's name alone.
+// `rest`: the part after the task's name and dot; NULL: only the task's name.
 static struct curate_value of_task(const struct tachy_result *result, const char *rest)
 {
     const struct tachy_region *best = best_of(result);

@@ -167,8 +167,8 @@ static int unknown_provider(const struct tachy_engine_params *p)
                       near ? "?" : "");
 }
 
-// Stands in for a log while a provider is tried that need not do: what is an error there becomes a
-// detail, and is kept as the reason why another one runs.
+// Replaces the log while a provider is only tried: its errors become details, and are kept as the reason why another
+// provider runs.
 struct trial {
     const struct tachy_log *log;
     char why[1024];
@@ -199,7 +199,7 @@ bool tachy_engine_asks_gpu(const struct tachy_engine_params *p)
     return p->device ? !strcmp(p->device, "cuda") : p->gpu_stream != NULL;
 }
 
-// "tachy" where it runs all of the model, on the GPU that is asked for, then on the CPU; else "cpu".
+// "tachy" if it runs the whole model, first on the GPU if one is requested, then on the CPU; else "cpu".
 static int pick(tachy_engine **out, const struct tachy_engine_params *p)
 {
     struct trial t = {.log = p->log};

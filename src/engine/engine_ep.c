@@ -25,8 +25,8 @@ static int check_nodes(tachy_engine *e, struct tachy_session *s)
     return TACHY_OK;
 }
 
-// The provider's options for the stream that the caller gives; `text` holds them. ONNX Runtime takes the stream's
-// address only where has_user_compute_stream is said too, and works on the default stream without a word otherwise.
+// The provider's options for the caller's stream; `text` holds them. ONNX Runtime uses the stream's address only if
+// has_user_compute_stream is set too, and otherwise silently works on the default stream.
 static int use_stream(const tachy_engine *e, struct tachy_ort_options *o, char text[2][64])
 {
     if (tachy_ort_options_have(o, "device_id") || tachy_ort_options_have(o, "user_compute_stream") || tachy_ort_options_have(o, "has_user_compute_stream"))
@@ -47,7 +47,7 @@ bool tachy_engine_takes_stream(const char *name)
     return !name || !strcmp(name, "auto") || !strcmp(name, "tachy") || (b && b->memory);
 }
 
-// What other providers are told for a precision. Without a row a provider computes in what the model is stored in.
+// Options that set the precision of other providers. A provider without a row computes in the model's own precision.
 static const struct {
     const char *provider, *precision, *option;
 } precisions[] = {

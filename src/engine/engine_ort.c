@@ -137,7 +137,7 @@ static int bind_changed(tachy_engine *e, struct tachy_ort_engine *r, const struc
     return err;
 }
 
-// How many of a run's tensors lie in a GPU's memory.
+// Number of a run's tensors in GPU memory.
 static int count_there(const tachy_engine *e, const struct tachy_tensor in[], const struct tachy_tensor out[])
 {
     int n = 0;

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Our execution provider. ONNX Runtime reads the model and hands it over; where one plan covers it,
-// runs are the plan's alone. Engines of one model share the plan, which any number of threads may run.
+// Our execution provider. ONNX Runtime reads the model and hands it over; if one plan covers it, runs use only the
+// plan. Engines of one model share the plan, which any number of threads may run.
 
 static struct tachy_ort_engine *priv(tachy_engine *e) { return (void *)e->priv; }
 
@@ -29,7 +29,7 @@ static int check_claim(tachy_engine *e, struct tachy_session *s)
     return TACHY_OK;
 }
 
-// What a long wait was for, once.
+// Logs once what a long wait was for.
 static void say_choice(tachy_engine *e, struct tachy_session *s)
 {
     struct tachy_ep_plan_info i = {0};
@@ -42,13 +42,13 @@ static void say_choice(tachy_engine *e, struct tachy_session *s)
                   "defaults (--build-effort)", e->path, i.choice_seconds, i.run_ms, i.default_run_ms);
 }
 
-// What the parameters say, as options of the provider.
+// The parameters as options of the provider.
 struct own {
     char text[TACHY_ORT_OWN][40];
     int nb;
 };
 
-// What was asked for by name wins.
+// Options given by name win.
 static void add(struct tachy_ort_options *o, struct own *own, const char *key, const char *value)
 {
     if (tachy_ort_options_have(o, key))
@@ -78,7 +78,7 @@ static void add_own(struct tachy_ort_options *o, const tachy_engine *e, struct o
         add_number(o, own, "deterministic", 1);
 }
 
-// What engines whose text is the same have in common: see tachy_engine_version().
+// Text that identifies engines with equal results: see tachy_engine_version().
 static void set_version(tachy_engine *e, const struct tachy_session *s, const struct tachy_ep_table *table)
 {
     struct tachy_ep_plan_info i = {.on = ""};

@@ -4,7 +4,7 @@
 
 // Execution providers that are part of some builds of ONNX Runtime, by our names.
 
-// Whether the options say what a key of `keys` was given: a stream that is left out would go unseen.
+// Checks that the options report the values given for `keys`: otherwise an ignored stream would go unnoticed.
 static OrtStatus *check_stream(const OrtApi *api, const OrtCUDAProviderOptionsV2 *options, const char *const *keys,
                                const char *const *values, size_t nb)
 {
@@ -80,7 +80,7 @@ const struct tachy_ep_builtin *tachy_ep_builtin(const char *name)
 
 const char *tachy_ep_builtin_name(size_t i) { return i < TACHY_ARRAY_SIZE(all) ? all[i].name : NULL; }
 
-// Whether this build of ONNX Runtime says that it has the provider; the names of all into `names`.
+// True if this build of ONNX Runtime claims to have the provider; writes the names of all to `names`.
 static bool is_offered(const struct tachy_ort *ort, const struct tachy_ep_builtin *b, char *names, size_t size)
 {
     char wanted[64], **list = NULL;
@@ -112,7 +112,7 @@ static int fail_missing(const struct tachy_ort *ort, const struct tachy_ep_built
                       TACHY_DEF(b->package, ""), b->package ? "`" : "");
 }
 
-// What ONNX Runtime reports while it loads the library: the error itself says little.
+// Collects ONNX Runtime's messages while it loads the library: the error itself contains little.
 static void on_line(void *user, const char *text)
 {
     snprintf(user, 400, "; %s", text);

@@ -53,7 +53,7 @@ static bool try_path(struct find *f, const char *path)
     return f->path;
 }
 
-// Installed beside the library, or for a program that has the library in itself; a build folder.
+// Installed beside the library, or beside a program that contains the library; or in a build folder.
 static bool search(struct find *f)
 {
     static const char *const below[] = {"tachy/", "", "../lib/tachy/", "src/provider/"};

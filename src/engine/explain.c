@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// What the provider tachy makes of a model, seen instead of run: see session.h, tachy_session_look.
+// How the provider tachy would run a model, without running it: see session.h, tachy_session_look.
 
 struct explain {
     struct tachy_session_look look; // first: handed back

@@ -75,7 +75,7 @@ int tachy_ort_check(const struct tachy_ort *ort, OrtStatus *status, const struct
     const char *text = ort->api->GetErrorMessage(status), *own = strstr(text, "[ONNXRuntimeError] : ");
     const char *ours = own ? strstr(own, " : tachy: ") : NULL;
     int err = code_of(ort->api->GetErrorCode(status)), code;
-    // What our own provider says comes wrapped in the text of ONNX Runtime's error.
+    // Our own provider's message comes wrapped in ONNX Runtime's error text.
     if (ours && sscanf(own, "[ONNXRuntimeError] : %d :", &code) == 1) {
         err = code_of((OrtErrorCode)code);
         tachy_msg(log, TACHY_LOG_ERR, "%s: %s", what, ours + 3);
@@ -101,8 +101,8 @@ static void note(struct search *s, const char *name)
     snprintf(s->tried + used, sizeof(s->tried) - used, "%s%s", used ? ", " : "", name);
 }
 
-// Whether the runtime's version text, "1.31.1", offers the API that is asked for. Asking a
-// library for an API that it lacks would make it print to standard error.
+// True if the runtime's version text, "1.31.1", offers the required API. Asking a library for an API that it lacks
+// would make it print to standard error.
 static bool new_enough(const char *version)
 {
     int major = 0, minor = 0;
@@ -197,8 +197,8 @@ static int start(struct tachy_ort *ort, const struct tachy_log *log)
     return tachy_ort_check(ort, status, log, "%s: cannot describe host memory", ort->path);
 }
 
-// Releases what `ort` holds. The library itself stays in the process where its own threads
-// or thread-local destructors might still need its code; only our reference to it goes.
+// Releases the contents of `ort`. The library itself stays in the process, whose threads or thread-local destructors
+// might still need its code; only our reference to it goes.
 static void destroy(struct tachy_ort *ort)
 {
     if (ort->host)

@@ -20,7 +20,7 @@ static char *lengthen(char *key, const char *line)
     return longer;
 }
 
-// Text that two engines share exactly where they may share a session. NULL: out of memory.
+// Text that is equal for two engines exactly if they may share a session. NULL: out of memory.
 static char *make_key(const struct tachy_ort *ort, const struct tachy_session_params *p,
                       const struct stat *st)
 {
@@ -220,7 +220,7 @@ static int read_all_io(struct load *l)
     return TACHY_OK;
 }
 
-// A model that comes as bytes may have weights in files beside it.
+// A model passed as bytes may have weights in files beside it.
 static int set_folder(struct load *l, OrtSessionOptions *o)
 {
     const OrtApi *api = l->s->ort->api;
@@ -270,7 +270,7 @@ static int set_profile(struct load *l, OrtSessionOptions *o)
     return err;
 }
 
-// Of our provider: the session is to leave its plan with a context.
+// For our provider: the session shall leave its plan with a context.
 static int set_context(struct load *l, OrtSessionOptions *o)
 {
     const OrtApi *api = l->s->ort->api;
@@ -306,7 +306,7 @@ static int set_options(struct load *l, OrtSessionOptions *o)
         err = set_entries(l, o);
     if (err || !l->p->ep)
         return err;
-    if (!l->p->ep->table) // which node runs where is said there alone
+    if (!l->p->ep->table) // the placement of nodes is only logged there
         TRY(SetSessionLogSeverityLevel(o, ORT_LOGGING_LEVEL_VERBOSE), "its log cannot be set");
     err = tachy_ep_add(l->s->ort, o, l->p->ep, l->log);
     return err < 0 ? err : set_context(l, o);
@@ -399,7 +399,7 @@ static void drop_session(struct tachy_session *s)
     s->session = NULL;
 }
 
-// Of the file, or of what its bytes become.
+// From the file, or from its modified bytes.
 static int create_session(struct load *l, const OrtSessionOptions *options)
 {
     const OrtApi *api = l->s->ort->api;
@@ -416,7 +416,7 @@ static int create_session(struct load *l, const OrtSessionOptions *options)
     free(data);
     if (err < 0 && l->context && l->p->ep->table->failed(l->context) == TACHY_ERR_NOMEM)
         return TACHY_ERR_NOMEM; // whatever the runtime calls it
-    // What is wrong with the file, whatever the runtime calls it.
+    // A problem with the file, whatever the runtime calls it.
     return (err == TACHY_ERR_INVAL && !l->p->ep) || err == TACHY_ERR_EXTERNAL ? TACHY_ERR_FORMAT : err;
 }
 
@@ -453,7 +453,7 @@ static int create(struct load *l)
     l->context = NULL;
     if (err || !l->s->plan)
         return err;
-    // What ONNX Runtime holds is not needed any more.
+    // ONNX Runtime's objects are no longer needed.
     end_profile(l->s);
     api->ReleaseSession(l->s->session);
     l->s->session = NULL;

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Which nodes ONNX Runtime gave to its own kernels: it says so in its log alone, at its most verbose,
-// while it makes a session:
-//   Node(s) placed on [OpenVINOExecutionProvider]. Number of nodes: 3
-//     Conv (name)
+// Finds the nodes that ONNX Runtime gave to its own kernels. It only logs them, at its most verbose level, while it
+// creates a session:
+// Node(s) placed on [OpenVINOExecutionProvider]. Number of nodes: 3
+// Conv (name)
 
 static void add_text(struct tachy_session *s, const char *text)
 {

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// What libtachy_ep.so has made of a session.
+// The plan that libtachy_ep.so has made of a session.
 
 // Counts the nodes and puts the first that are left to ONNX Runtime into words.
 static void read_nodes(struct tachy_session *s, const struct tachy_ep_context *context)

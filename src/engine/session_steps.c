@@ -8,8 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// The steps of a plan, timed run by run, in the form of ONNX Runtime's operator profile: a JSON array
-// with an event a line, times in microseconds from the start that names the file.
+// A plan's steps, timed in each run, in the form of ONNX Runtime's operator profile: a JSON array with one event per
+// line, times in microseconds from the start that names the file.
 
 struct tachy_steps {
     pthread_mutex_t lock; // of what follows

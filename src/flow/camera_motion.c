@@ -12,7 +12,7 @@ enum { SIDE = 24, MOST = SIDE * SIDE, TRIES = 96, FITS = 6 };
 #define STEEP 0.5     // a denominator under this is no camera's
 
 struct match {
-    double x, y, u, v; // normalised: where it was, where it is
+    double x, y, u, v; // normalised: old and new position
 };
 
 struct set {
@@ -75,7 +75,7 @@ static void equations(const struct match *m, double a[9], double b[9])
     memcpy(b, y, sizeof(y));
 }
 
-// Squared distance between where a match is and where h takes it.
+// Squared distance between a match's position and the one that h maps it to.
 static double distance(const double h[9], const struct match *m)
 {
     double w = h[6] * m->x + h[7] * m->y + h[8];

@@ -15,9 +15,9 @@ struct tachy_flow {
     int finest;                      // halvings before the finest level
     int levels;                      // that are searched; 0: the picture is smaller than a patch
     struct flow_level level[FLOW_LEVELS_MOST]; // halvings 0 to finest + levels - 1
-    float *u, *v, *weight;           // of the level at hand, dense
+    float *u, *v, *weight;           // of the current level, dense
     float *coarse_u, *coarse_v;      // of the one before
-    struct flow_vector *grid;        // of the patches of the level at hand
+    struct flow_vector *grid;        // of the patches of the current level
     struct flow_variational *refine; // NULL: levels stay as the search leaves them
 };
 

@@ -51,7 +51,7 @@ static void lengths(struct tachy_motion *m, const float *u, const float *v, size
 static enum tachy_shot shot_of(const struct tachy_camera_motion *c, int width, int height)
 {
     double diagonal = hypot(width, height), half = diagonal / 2;
-    // How far each moves the border of the picture.
+    // Displacement of the picture's border by each kind of motion.
     const double kind[] = {fabs(c->x), fabs(c->y), fabs(c->zoom - 1) * half, fabs(c->roll) / DEGREES * half};
     double sum = kind[0] + kind[1] + kind[2] + kind[3];
     if (sum < STEADY * diagonal)
@@ -72,7 +72,7 @@ struct field {
     int *todo;           // cells of a thing whose neighbours are to be looked at
 };
 
-// What is left of a vector without the camera's; whether that is motion of its own.
+// The vector minus the camera's; returns true if the rest is independent motion.
 static bool against(const struct field *f, int x, int y, double *u, double *v)
 {
     double cu, cv;
@@ -84,7 +84,7 @@ static bool against(const struct field *f, int x, int y, double *u, double *v)
     return *u * *u + *v * *v > most;
 }
 
-// Marks the cells of which more than half moves; returns the pixels that move.
+// Marks the cells of which more than half moves; returns the number of moving pixels.
 static size_t mark(const struct field *f)
 {
     size_t all = 0;

@@ -5,12 +5,12 @@
 
 #include <math.h>
 
-// Differences count without their mean over the patch, so that a change of exposure does not move it. Sums are kept in
-// eight lanes, one per column, and added up in one order: what a compiler makes of the loops gives the same bits.
+// Differences count without their mean over the patch, so that a change of exposure does not matter. Sums are kept in
+// eight lanes, one per column, and added in one order, so that all compilers' loops give the same bits.
 
 enum { N = FLOW_PATCH, AREA = FLOW_PATCH * FLOW_PATCH, STEPS = 10, STEP = 4 }; // STEP: from patch to patch
 #define LEAST_STEP 1e-4f // squared, in pixels
-#define REGULAR 1.0f     // on the Hessian's diagonal: a patch without detail stays where it is
+#define REGULAR 1.0f     // on the Hessian's diagonal: keeps a patch without detail in place
 
 #define INLINE static inline __attribute__((always_inline)) // into the function of each instruction set
 
@@ -54,7 +54,7 @@ INLINE void patch_of(struct patch *p, const struct flow_level *l, int x, int y)
     p->yy = a * scale;
 }
 
-// Where the patch begins in `there`, and the bilinear weights of its four neighbours.
+// The patch's position in `there`, and the bilinear weights of its four neighbours.
 struct place {
     const float *row;
     float weight[4];

@@ -10,7 +10,7 @@
 #define BRIGHTNESS 5.0f
 #define GRADIENT 10.0f
 #define SMOOTHNESS 20.0f
-#define ROBUST 1e-6f  // squared: where the penalties turn from square to linear
+#define ROBUST 1e-6f  // squared: where the penalties change from quadratic to linear
 #define NOISE 0.01f   // squared gradient below which a pixel says little
 #define RELAX 1.6f
 #define MOST 10.0f    // pixels that a warp may change a vector by; more is a solver gone astray
@@ -26,8 +26,8 @@ enum { WARPS = 3, ROUNDS = 3, SWEEPS = 5, EDGE = 16 };
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-// Planes with one pixel around them: totals of the flow, mean of both pictures and difference (there - here), derivatives of
-// these, and the smoothness at a pixel.
+// Planes with a border of one pixel: totals of the flow, mean of both pictures and difference (there - here),
+// derivatives of these, and the smoothness at a pixel.
 enum plane { U, V, MEAN, DIFF, DX, DY, DXX, DXY, DYY, DDX, DDY, SMOOTH, PLANES };
 // Planes of half rows: a row's even pixels, then `odd` floats on its odd ones. Flow, weights to the left and to the upper
 // neighbour, the inverse of the pixel's 2x2 system, and its right side without the neighbours.
@@ -39,7 +39,7 @@ struct flow_variational {
     float *row;           // of coefficients before they are split: HALVES - LEFT rows
 };
 
-// What a run works on.
+// Data of a run.
 struct work {
     const struct flow_level *level;
     int w, h;
@@ -99,7 +99,7 @@ INLINE void repeat_edges(const struct work *k, float *p)
     memcpy(p + k->h * k->stride - 1, p + (k->h - 1) * k->stride - 1, row);
 }
 
-// One row of `there`, fetched from where the flow says, beside `here`: their mean and difference.
+// Samples one row of `there` at the flow's targets and combines it with `here`: their mean and difference.
 INLINE void fetch_row(const struct work *k, int y)
 {
     const struct flow_level *l = k->level;
@@ -328,7 +328,7 @@ void flow_variational_run(struct flow_variational *r, const struct flow_level *l
     for (int i = 0; i < PLANES; i++)
         k.p[i] = r->plane[i] + k.stride + 1;
     for (int i = 0; i < HALVES; i++) {
-        // What lies beside a row has the weight 0, but must be a number.
+        // Values outside a row have the weight 0, but must be finite.
         memset(r->half[i], 0, ((size_t)k.h + 2) * (size_t)k.pitch * sizeof(float));
         k.q[i] = r->half[i] + k.pitch + EDGE;
     }

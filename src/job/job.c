@@ -53,7 +53,7 @@ static bool may_overwrite(const tachy_job *j)
     return tachy_settings_bool(j->set, yes) && (!tachy_settings_bool(j->set, no) || given);
 }
 
-// What the task writes: the value of its row `mode`; NULL: it has none.
+// The task's kind of output: the value of its row `mode`; NULL: it has none.
 static const char *mode_of(const tachy_job *j)
 {
     char path[64];
@@ -61,7 +61,7 @@ static const char *mode_of(const tachy_job *j)
     return tachy_option_index(tachy_settings_options(j->set), path) < 0 ? NULL : text_of(j, path);
 }
 
-// Of a task that writes text only.
+// For a task that writes only text.
 static int check_text(tachy_job *j)
 {
     char own[TACHY_OUTPUT_VALUE];
@@ -291,7 +291,7 @@ static int open_task(tachy_job *j, struct job_work *w)
     return err < 0 ? err : tachy_task_open(j->info.parallel ? &w->task : &j->task, j->p.task, j->set, j->p.log);
 }
 
-// What has an effect that surprises.
+// Warns about settings with a surprising effect.
 static void note_live(const tachy_job *j, const char *input)
 {
     struct stat st;
@@ -306,7 +306,7 @@ static bool on_progress(void *user, const struct tachy_progress *now)
     return !w->job->p.progress || w->job->p.progress(w->job->p.user, w->file, now);
 }
 
-// A camera alone, or what else comes live and has no end, gives one picture at a time: a batch would wait for the next ones.
+// A single camera, or another endless live input, gives one picture at a time: a batch would wait for the next ones.
 static void batch_of_one(const struct job_work *w, struct tachy_run_params *p)
 {
     const tachy_job *j = w->job;

@@ -15,7 +15,7 @@ static void keep(void *user, enum tachy_log_level level, const char *text)
         snprintf(user, WHY, "%s", text);
 }
 
-// Whether the task takes the settings with its frames on a GPU; sets gpu.device.
+// True if the task accepts the settings with its frames on a GPU; sets gpu.device.
 static bool task_takes(tachy_job *j, char *why)
 {
     const struct tachy_log quiet = {keep, why, TACHY_LOG_ERR};

@@ -130,7 +130,7 @@ static int find_outputs(tachy_job *j)
     return err;
 }
 
-// What goes to standard output must be one thing, and fit a terminal.
+// Only one output may go to standard output, and it must suit a terminal.
 static int check_stdout(tachy_job *j)
 {
     char own[TACHY_OUTPUT_VALUE];

@@ -7,7 +7,7 @@
 int job_keep_summary(tachy_job *j, const struct tachy_job_file *f, const struct tachy_summary *s)
 {
     char *text = NULL, *json = NULL;
-    bool ran = s->engine[0]; // a keyer or a plate alone runs no model
+    bool ran = s->engine[0]; // a keyer or a plate needs no model
     json_t *context = json_pack("{s:s, s:s, s:s?, s:s, s:s?}", "tachy", tachy_version(), "input", f->input, "output",
                                 f->output, "mode", j->mode, "model", ran ? tachy_settings_str(j->set, "model.name") : NULL);
     int err = context && (text = json_dumps(context, JSON_COMPACT)) ? TACHY_OK : TACHY_ERR_NOMEM;
@@ -23,7 +23,7 @@ int job_keep_summary(tachy_job *j, const struct tachy_job_file *f, const struct 
     return err;
 }
 
-// One file: the object, indented. Several: an object a line.
+// One file: the object, indented. Several: one object per line.
 static char *summaries_text(const tachy_job *j)
 {
     char *text = NULL;

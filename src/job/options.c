@@ -15,7 +15,7 @@ static struct tachy_option joined[TACHY_OPTIONS_MAX + 1];
 static size_t nb_joined;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-// Groups stay together: a row goes behind the last one of its group.
+// Keeps groups together: a row goes after the last one of its group.
 static void add_row(const struct tachy_option *row, uint64_t verbs)
 {
     int known = tachy_option_index(joined, row->path);

@@ -187,7 +187,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// What makes the input ready is not part of the time.
+// Preparing the input is not timed.
 static int timed(struct replay *r, int64_t loop, struct tachy_replay *out)
 {
     double *ms = malloc((size_t)loop * sizeof(*ms)), sum = 0;

@@ -29,7 +29,7 @@ static const struct {
     {"run.calibrate", "no", "cannot measure steps alone, which takes files of its own"},
 };
 
-// What libraries read on their way: loading, how many cores there are, how busy the machine is.
+// Files that libraries read: for loading, the number of cores, and the machine's load.
 static const char *const system_files[] = {
     "/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime",
     "/dev/null", "/dev/urandom", "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/pressure",
@@ -158,7 +158,8 @@ static int allow_libraries(struct tachy_landlock *l, const tachy_settings *s)
     return err;
 }
 
-// Pictures among what bounds mattes. What is neither a picture nor a rectangle is an error when the task is opened.
+// Allows pictures among the mattes' bounds. An entry that is neither a picture nor a rectangle is an error when the
+// task is opened.
 static int allow_bounds(struct tachy_landlock *l, const tachy_settings *s)
 {
     const char *const *items;

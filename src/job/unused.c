@@ -23,7 +23,7 @@ static bool skips_by_similarity(const tachy_job *j)
 #define ON_CPU "in a run on the CPU; --device cuda runs on the GPU"
 #define COLOURED "cutout|blur|replace|side-by-side|alpha", "in this --mode, whose pixels are the picture's own or none"
 
-// Of what is used if `of` has one of `words` (NULL: any value), or if used() says so.
+// Options that are used if `of` has one of `words` (NULL: any value), or if used() says so.
 static const struct {
     const char *path;
     bool (*used)(const tachy_job *j);

@@ -57,8 +57,8 @@ enum AVPixelFormat tachy_av_sw_format(const AVFrame *av)
     return ((const AVHWFramesContext *)(const void *)av->hw_frames_ctx->data)->sw_format;
 }
 
-// What FFmpeg makes of the crop of a picture of its own of this format, so that the CPU's and the
-// GPU's pictures have the same size: to the left it is rounded so that rows stay aligned.
+// Rounds the crop as FFmpeg does for a picture of its own with this format, so that CPU and GPU pictures have the same
+// size: the left edge is rounded so that rows stay aligned.
 static void round_crop(const AVFrame *av, const struct tachy_pix_desc *d, int *left, int *top)
 {
     static uint8_t nowhere[1];

@@ -44,7 +44,7 @@ static bool has_chroma(enum tachy_pix format)
     return !d->rgb && d->planes > 1;
 }
 
-// Where the codes change: luma needs chroma at each pixel, so it is done on the picture that knows more of it.
+// Where to recode: luma needs chroma at each pixel, so it is done on the picture that has more of it.
 static bool recode_first(const tachy_frame *from, const tachy_frame *to)
 {
     bool whole = !tachy_pix_desc(from->format)->chroma_shift_x, all = !tachy_pix_desc(to->format)->chroma_shift_x;

@@ -17,7 +17,7 @@ static size_t bytes_of(const tachy_frame *f, const struct tachy_pix_desc *d)
     return (size_t)(f->data[last] - f->data[0]) + (size_t)f->stride[last] * (size_t)rows;
 }
 
-// Whether both are memory of their own with planes at the same places: then all of it is one copy.
+// True if both have the same planes at the same offsets of memory of their own: then one copy is enough.
 static bool same_layout(const tachy_frame *a, const tachy_frame *b, const struct tachy_pix_desc *d)
 {
     const struct tachy_frame_full *fa = (const void *)a, *fb = (const void *)b;

@@ -17,7 +17,7 @@ struct tachy_filter {
     AVFrame *frame;
     struct tachy_convert *convert; // NULL: every picture came as it was said
     struct tachy_convert_to in;
-    bool jumps; // the next picture starts anew
+    bool jumps; // the next picture is a discontinuity
 };
 
 // ---- Opening

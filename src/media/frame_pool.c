@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-// What one frame counts for; frames of a pool are alike, so it belongs to no particular one.
+// The memory that one frame counts for; frames of a pool are alike, so it belongs to no particular one.
 struct share {
     struct tachy_block block;
     struct share *next;
@@ -115,7 +115,7 @@ static size_t shrink(void *user, size_t want)
     return got;
 }
 
-// Where its frames count.
+// The kind of memory that its frames count in.
 static enum tachy_mem counted_mem(const tachy_frame_pool *p)
 {
     return p->mem == TACHY_DEVICE ? tachy_mem_of_gpu(p->gpu->device.ordinal) : p->mem;
@@ -147,7 +147,7 @@ static int new_share(tachy_frame_pool *p, struct share **out)
     return TACHY_OK;
 }
 
-// Memory for one more, which is counted already; where a GPU is full of what others have, caches are asked as well.
+// Allocates memory for one more frame, which is counted already; if others fill the GPU, caches are asked to shrink.
 static int new_frame(tachy_frame_pool *p, struct tachy_frame_full **out)
 {
     size_t bytes = tachy_frame_bytes(p->format, p->width, p->height);

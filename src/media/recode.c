@@ -21,7 +21,7 @@ struct job {
     bool luma_too;                 // another range: (luma - black[0]) * scale + black[1]
     int16_t scale, black[2];
     int16_t *u, *v;                // a row of chroma, around 0
-    int16_t *add[2];               // what two rows of chroma add to luma, from sample -1 to one behind the last
+    int16_t *add[2];               // contribution of two rows of chroma to luma, from sample -1 to one after the last
     int16_t *line, *sum;           // the same between rows, and for each pixel
     int16_t *luma;
 };
@@ -62,7 +62,7 @@ static void store_words(uint16_t *restrict to, const int16_t *restrict from, int
         to[i * step] = (uint16_t)(TACHY_CLAMP(from[i], 0, most) << shift);
 }
 
-// Component `c`: its plane, where its first sample lies there, how far it is to the next.
+// Component `c`: its plane, its first sample there, and the distance to the next.
 static int plane_of(const struct job *j, int c, int *first, int *step)
 {
     int plane = j->d->planes == 2 && c ? 1 : c;
@@ -140,7 +140,7 @@ static void add_to_luma(int16_t *restrict luma, const int16_t *restrict sum, int
         luma[i] = (int16_t)(luma[i] + ((sum[i] + half) >> shift));
 }
 
-// The same where the range is another one.
+// As above, if the range changes too.
 static void add_to_scaled(const struct job *j, int16_t *restrict luma, const int16_t *restrict sum, int n, int shift)
 {
     int scale = j->scale, half = (j->black[1] << shift) + (1 << (shift - 1)), black = j->black[0];
@@ -154,7 +154,7 @@ static void luma_row(const struct job *j, int row, const int16_t *near, const in
     load(j, 0, row, j->luma, j->width, 0);
     between_rows(j->line, near, far, j->chroma_w);
     if (j->d->chroma_shift_x)
-        between_columns(j->sum, j->line, j->chroma_w); // one more than there are where the width is odd
+        between_columns(j->sum, j->line, j->chroma_w); // one more than exist if the width is odd
     const int16_t *sum = j->d->chroma_shift_x ? j->sum : j->line;
     int shift = j->fine + (j->d->chroma_shift_x ? QUARTERS : QUARTERS / 2);
     if (j->luma_too)

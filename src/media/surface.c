@@ -14,7 +14,7 @@ enum tachy_pix tachy_surface_format(enum tachy_pix from, enum AVPixelFormat to)
     return takes(from) && tachy_pix_to_av(from) == to ? from : TACHY_PIX_NONE;
 }
 
-// Where a plane behind the first one begins, in bytes from that, and its stride.
+// Offset of a plane after the first one, in bytes from that, and its stride.
 static ptrdiff_t place_of(const tachy_frame *f, int plane, ptrdiff_t *stride)
 {
     ptrdiff_t luma = f->stride[0] * f->height;

@@ -150,7 +150,7 @@ static void read_constant(struct card_reader *r, const char *name, json_t *v, st
         c->value[i] = card_number(r, name, json_is_array(v) ? json_array_get(v, i) : v);
 }
 
-// The key `constants` of `o`; `section` is that of its own keys.
+// Reads the key `constants` of `o`; `section` is the section with its own keys.
 static void read_constants(struct card_reader *r, json_t *o, const char *section, struct tachy_card_constant *to, int *n)
 {
     json_t *all = json_object_get(o, "constants"), *v;

@@ -50,7 +50,7 @@ static const struct tachy_io *find(const struct tachy_card *c, const char *kind,
 
 static bool fits(int64_t have, int64_t want) { return have < 0 || have == want; }
 
-// Whether the shape (rank 4, or 3 without a batch) is this picture in this layout.
+// True if the shape (rank 4, or 3 without a batch) is this picture in this layout.
 static bool is_picture(const struct tachy_tensor *t, enum tachy_layout layout, int width,
                        int height, int channels)
 {

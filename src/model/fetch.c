@@ -74,7 +74,7 @@ static int fetch_file(struct part *out, const struct card_doc *d, const char *fi
     return err;
 }
 
-// What the source gives, into a part whose digest was held against the source's.
+// Downloads from the source into a part and checks its digest against the source's.
 static int fetch_raw(struct part *out, const struct card_doc *d, const struct card_source *s,
                      const char *dir, const char *beside, const struct tachy_log *log)
 {

@@ -12,8 +12,8 @@
 
 extern char **environ;
 
-// Runs a program without a shell; its output goes to `output`. Returns its exit status, or
-// -1 where it could not be started or was killed.
+// Runs a program without a shell; its output goes to `output`. Returns its exit status, or -1 if it could not be
+// started or was killed.
 static int run_program(const char *const argv[], const char *output)
 {
     posix_spawn_file_actions_t io;
@@ -59,8 +59,8 @@ static char *find_python(void)
     return has_pip("python3") ? tachy_asprintf("python3") : NULL;
 }
 
-// What a wheel's name says about where it runs: ...-cp311-cp311-manylinux_2_28_x86_64.whl.
-// A wheel is an archive here, so it is asked for whatever machine and Python run this.
+// The platform tags in a wheel's name: ...-cp311-cp311-manylinux_2_28_x86_64.whl. A wheel serves only as an archive
+// here, so any machine and Python may request it.
 struct tags {
     char python[16];    // "3.11"; "": any
     char platform[128]; // "manylinux_2_28_x86_64", the first of several; "": any

@@ -64,8 +64,7 @@ static int check_wheel(const char *path, const struct card_source *s, const stru
                       path, hex, s->wheel_sha256);
 }
 
-// The wheel where it lies already. *path NULL: nowhere, or only with a wrong digest (the code
-// of that is returned).
+// Finds an existing wheel. *path NULL: none, or only one with a wrong digest (whose code is returned).
 static int find_wheel(char **path, const struct card_source *s, const char *own,
                       const struct tachy_log *log)
 {

@@ -2,8 +2,9 @@
 
 #include <string.h>
 
-// Scalars are little-endian of 1, 2, 4 or 8 bytes; what is longer is an offset back from where it is written. The last two
-// bytes are the root's type and width; a type is its kind times four plus the logarithm of its elements' width.
+// Scalars are little-endian with 1, 2, 4 or 8 bytes; longer values are stored as an offset backwards from its own
+// position. The last two bytes are the root's type and width; a type is its kind times four plus the logarithm of its
+// elements' width.
 
 enum { KIND_INT = 1, KIND_UINT = 2, KIND_FLOAT = 3, KIND_MAP = 9, KIND_INTS = 11, KIND_UINTS = 12 };
 

@@ -4,16 +4,16 @@
 
 #include <stdlib.h>
 
-// A free batch: TFLite fixes the first dimension to 1, though most networks compute each picture for itself. Where
-// every operator on the way from the inputs to the outputs does so, the ONNX file leaves that dimension free.
+// A free batch: TFLite fixes the first dimension to 1, though most networks compute each picture separately. If every
+// operator between inputs and outputs does so, the ONNX file leaves that dimension free.
 
 struct batch {
     struct onnx_graph *g;
     bool *varies; // by value: its first dimension is the batch
 };
 
-// Operators whose every output element depends on elements of its own batch alone, if the first input has the batch
-// in front and all others are constants of a model, which they do not stretch along it.
+// Operators whose output elements depend only on elements of the same batch, if the first input has the batch in front
+// and the others are constants that do not extend along it.
 static const char *const by_picture[] = {
     "Abs",  "AveragePool", "Cast",        "Clip",     "Conv",        "ConvTranspose", "DepthToSpace", "DequantizeLinear",
     "Elu",  "Exp",         "Floor",       "Gelu",     "GlobalAveragePool", "HardSigmoid", "HardSwish", "Identity",
@@ -39,7 +39,7 @@ static bool varies(const struct batch *b, const struct onnx_node *n, int i)
     return i < n->n_in && n->in[i] && b->varies[n->in[i]];
 }
 
-// Whether inputs from `first` on are the same for every picture.
+// True if inputs from `first` on are the same for every picture.
 static bool rest_is_fixed(const struct batch *b, const struct onnx_node *n, int first)
 {
     for (int i = first; i < n->n_in; i++)
@@ -48,7 +48,7 @@ static bool rest_is_fixed(const struct batch *b, const struct onnx_node *n, int 
     return true;
 }
 
-// Operands that have the batch in front, where the output has it, or that stretch to it.
+// Operands that have the batch in front, as the output does, or that broadcast along it.
 static bool is_by_element(const struct batch *b, const struct onnx_node *n)
 {
     int rank = value(b, n->out[0])->shape.rank;
@@ -79,7 +79,7 @@ static bool spares_first(const struct batch *b, struct onnx_node *n, int input, 
     return axes && count;
 }
 
-// Scales in place of sizes, which would name the batch, where they give the same sizes.
+// Replaces sizes, which would fix the batch, by scales if these give the same sizes.
 static bool free_resize(struct batch *b, struct onnx_node *n, bool change)
 {
     const struct onnx_shape *x = &value(b, n->in[0])->shape, *y = &value(b, n->out[0])->shape;
@@ -137,7 +137,7 @@ static bool pads_none(const struct batch *b, const struct onnx_node *n)
     return p && !p[0] && !p[value(b, n->in[0])->shape.rank] && rest_is_fixed(b, n, 1);
 }
 
-// Whether each picture of a batch gets its own result; `change`: the node becomes one that leaves the batch free.
+// True if each picture of a batch gets its own result; `change`: rewrites the node so that it leaves the batch free.
 static bool keeps_apart(struct batch *b, struct onnx_node *n, bool change)
 {
     const char *op = n->op;

@@ -12,8 +12,7 @@ struct window {
     int64_t out[2], before[2], after[2];
 };
 
-// SAME: as many outputs as strides fit, what is missing at the border split evenly with the
-// odd one behind (TensorFlow's rule).
+// SAME: as many outputs as strides fit; the padding is split evenly, with the odd one at the end (TensorFlow's rule).
 static bool place(struct window *w)
 {
     for (int i = 0; i < 2; i++) {

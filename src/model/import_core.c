@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-// What every operator's translation uses: forms, constants, failures.
+// Shared by all operators' translations: forms, constants, failures.
 
 const char *import_op_name(const struct tflite_op *op, char *buf, size_t size)
 {

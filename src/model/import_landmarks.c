@@ -158,7 +158,7 @@ static int centres(struct onnx_graph *g, int64_t w, int64_t h)
     return v;
 }
 
-// Where a position leaves the picture the crop is 0: it goes far from there, where GridSample finds zeros only.
+// The crop is 0 where a position leaves the picture: the position is moved far away, where GridSample finds only zeros.
 static int far_outside(struct onnx_graph *g, int at, float most)
 {
     struct onnx_shape s = g->values[at].shape;

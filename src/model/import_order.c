@@ -26,7 +26,7 @@ int import_shape_op(struct import *im)
     return import_set(im, 0, IMPORT_NATIVE, onnx_ints(im->g, x->rank, x->shape));
 }
 
-// An axis that may count from the end; -1 where it is out of range.
+// An axis that may count from the end; -1 if it is out of range.
 static int norm_axis(int64_t axis, int rank)
 {
     axis += axis < 0 ? rank : 0;

@@ -6,7 +6,7 @@
 #include <tachy/engine.h>
 #include <tachy/model.h>
 
-// What an import says about itself: the report and the card's skeleton.
+// Results of an import: the report and the card's skeleton.
 
 static const char *dtype_name(int dtype)
 {
@@ -68,7 +68,7 @@ int import_report(char **json, const struct tflite_model *m, const struct onnx_g
     return text_of(root, JSON_INDENT(2), json);
 }
 
-// The same as the library's types; 0: there is none.
+// The corresponding type of the library; 0: there is none.
 static enum tachy_dtype dtype_of(int dtype)
 {
     static const struct {

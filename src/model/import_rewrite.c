@@ -4,14 +4,13 @@
 
 #include <stdlib.h>
 
-// Rewrites that keep what a network computes (up to rounding) and let ONNX Runtime's CPU
-// kernels go faster. What that runtime likes: convolutions in blocks of 8 or 16 channels, with
-// a ReLU or a sum behind them fused in; what it does not: any operator between them that has no
-// blocked form (PRelu, channel Pad, Mul with broadcasting), since both of its neighbours then
-// convert their layout. docs/import.md has the measurements.
+// Rewrites that preserve a network's results (up to rounding) and speed up ONNX Runtime's CPU kernels. That runtime is
+// fast with convolutions in blocks of 8 or 16 channels, with a ReLU or a sum fused after them. It is slow if an
+// operator without a blocked form lies between them (PRelu, channel Pad, Mul with broadcasting), because both
+// neighbours then convert their layout. docs/import.md has the measurements.
 //
-// Each rewrite changes a node in place, so that its output keeps its users, and appends what
-// the node newly needs; sort() puts the nodes in order again.
+// Each rewrite changes a node in place, so that its output keeps its users, and appends new nodes that it needs; sort()
+// restores the order.
 
 static bool is(const struct onnx_node *n, const char *op) { return n->op && !strcmp(n->op, op); }
 
@@ -83,8 +82,8 @@ static bool is_bilinear(struct onnx_node *n)
     return mode && !strcmp(mode->s, "linear");
 }
 
-// conv(resize(x)) = resize(conv(x)): the weights of an interpolation sum to one. Done where
-// there are fewer channels behind the convolution than in front of it.
+// conv(resize(x)) = resize(conv(x)): the weights of an interpolation sum to one. Done if the convolution reduces the
+// number of channels.
 static void commute_resize(struct onnx_graph *g, struct onnx_node *n)
 {
     struct onnx_node *r = onnx_maker(g, n->in[0]);
@@ -99,7 +98,7 @@ static void commute_resize(struct onnx_graph *g, struct onnx_node *n)
     copy_attrs(n, r);
 }
 
-// Two convolutions of single pixels in a row are one, where that needs fewer products.
+// Merges two consecutive pointwise convolutions if that needs fewer products.
 static void merge_pointwise(struct onnx_graph *g, struct onnx_node *n)
 {
     struct onnx_node *f = onnx_maker(g, n->in[0]);
@@ -133,8 +132,8 @@ static void merge_pointwise(struct onnx_graph *g, struct onnx_node *n)
     set_pointwise(n);
 }
 
-// Whether every source pixel has the same part in a resized picture: true for interpolation
-// about pixel centres by whole factors, edges included.
+// True if every source pixel has the same total weight in a resized picture: so for interpolation about pixel centres
+// by integer factors, including the edges.
 static bool keeps_mean(struct onnx_graph *g, struct onnx_node *r)
 {
     if (!is_bilinear(r))
@@ -155,7 +154,7 @@ static int mean_of(struct onnx_graph *g, int v)
     return onnx_add(g, "GlobalAveragePool", 1, &v, ONNX_FLOAT, &s);
 }
 
-// mean(a + b) = mean(a) + mean(b), where the sum itself is needed for nothing else.
+// mean(a + b) = mean(a) + mean(b), if the sum itself has no other use.
 static void split_mean(struct onnx_graph *g, struct onnx_node *n)
 {
     struct onnx_node *sum = onnx_maker(g, n->in[0]);
@@ -231,8 +230,8 @@ static int scale_channels(struct onnx_graph *g, int x, const float *scale, bool 
     return y;
 }
 
-// prelu(x) = a x + relu((1 - a) x) where no slope a is above one, else a x + (1 - a) relu(x):
-// two or three blocked operators that fuse, in place of one that is not blocked.
+// prelu(x) = a x + relu((1 - a) x) if no slope a is above one, else a x + (1 - a) relu(x): two or three blocked
+// operators that fuse, instead of one that is not blocked.
 static void split_prelu(struct onnx_graph *g, struct onnx_node *n)
 {
     if (!is(n, "PRelu") || shape(g, n->in[0])->rank != 4 || !g->values[n->in[1]].data)
@@ -257,8 +256,8 @@ static void split_prelu(struct onnx_graph *g, struct onnx_node *n)
     become(g, n, "Add", 2, (int[]){line, rest});
 }
 
-// Channels of zeros behind the others: a convolution with ones on its diagonal, whose sum with
-// the next convolution is fused.
+// Channels of zeros after the others: a convolution with ones on its diagonal, whose sum with the next convolution is
+// fused.
 static void pad_channels(struct onnx_graph *g, struct onnx_node *n)
 {
     if (!is(n, "Pad") || n->n_in != 2 || shape(g, n->in[0])->rank != 4)
@@ -277,8 +276,8 @@ static void pad_channels(struct onnx_graph *g, struct onnx_node *n)
     set_pointwise(n);
 }
 
-// f(x) reshaped = f of reshaped x: the graph's last node then writes its output directly, where
-// a Reshape would copy it.
+// f(x) reshaped = f of reshaped x: the graph's last node then writes its output directly, instead of through a Reshape
+// that copies.
 static void unary_last(struct onnx_graph *g, struct onnx_node *n)
 {
     struct onnx_node *f = is(n, "Reshape") ? onnx_maker(g, n->in[0]) : NULL;

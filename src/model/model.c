@@ -12,7 +12,7 @@ struct tachy_model {
     struct card_doc *doc;
     char *path;
     char *dir;  // model folder
-    bool owned; // the file is the zoo's: it may be fetched anew
+    bool owned; // the file is the zoo's: it may be downloaded again
 };
 
 bool tachy_model_is_path(const char *name)
@@ -21,7 +21,7 @@ bool tachy_model_is_path(const char *name)
     return n && (strchr(name, '/') || (n > 5 && !strcmp(name + n - 5, ".onnx")));
 }
 
-// Where the file of a card that was given by path is: beside the card, else in the folder.
+// Path of the file of a card that was given by path: beside the card, else in the folder.
 static char *beside_card(const struct card_doc *d, const char *dir)
 {
     char *path = tachy_asprintf("%s/%s", d->folder, d->card.file);
@@ -31,7 +31,7 @@ static char *beside_card(const struct card_doc *d, const char *dir)
     return tachy_asprintf("%s/%s", dir, d->card.file);
 }
 
-// The card of a model file whose card was not named lies beside it: face.json of face.onnx.
+// Without a card, a model file's card is expected beside it: face.json for face.onnx.
 static int card_of_file(struct card_doc **doc, const char *file, const struct tachy_log *log)
 {
     const char *dot = strrchr(file, '.');
@@ -117,7 +117,7 @@ static int verify(const tachy_model *m, enum card_file_kind kind, const char *pa
                       path, hex, f->sha256, m->doc->origin, name);
 }
 
-// Whether the licence (SPDX) asks no more than to be named. A card that names none is its writer's own affair.
+// True if the licence (SPDX) requires no more than attribution. If a card names no licence, its author is responsible.
 static bool permissive(const char *licence)
 {
     static const char *const known[] = {"",           "0BSD",    "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0",
@@ -200,7 +200,7 @@ int tachy_model_part(const tachy_model *m, enum card_file_kind kind, bool digest
     return access(*path, F_OK) == 0 ? verify(m, kind, *path, digest, log) : missing(m, kind, *path, log);
 }
 
-// What goes with the model comes with it.
+// Downloads the other files that belong to the model.
 static int get_parts(tachy_model *m, const struct tachy_model_params *p)
 {
     int err = TACHY_OK;

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-// A card to complete, from what a model's file says of itself. What it does not say stays open: reading such a card ends
-// with the question that decides it.
+// A card skeleton from the contents of a model's file. Facts that it lacks stay open: loading such a card fails with
+// the question to answer.
 
 static const char *base_name(const char *path)
 {
@@ -38,7 +38,8 @@ static json_t *file_json(const char *path, const char *name)
 
 static bool few(int64_t channels, int most) { return channels >= 1 && channels <= most; }
 
-// Channels of a picture (with its batch) in one of the layouts, which their place tells; 0: it is none with at most so many.
+// Channels of a picture (with its batch), whose position tells the layout; 0: it is not a picture with at most that
+// many.
 static int64_t picture(const struct tachy_tensor *t, int most, const char **layout)
 {
     const int64_t *s = t->shape + 1;
@@ -97,7 +98,7 @@ static void put_outputs(json_t *card, const struct tachy_io out[], int n)
     json_object_set_new(card, "outputs", list);
 }
 
-// The first input that is a picture; the others' values are open.
+// Writes the first input that is a picture; the values of the others are left open.
 static void put_inputs(json_t *card, const struct tachy_io in[], int n)
 {
     const char *layout;

@@ -273,7 +273,7 @@ static bool read_data(struct reader *r, uint32_t index, struct tflite_tensor *t)
         t->size = data.n;
         return true;
     }
-    // Files above 2 GB keep the data behind the FlatBuffer, by offset and size.
+    // Files above 2 GB keep the data after the FlatBuffer, by offset and size.
     uint64_t at = field(&buffer, 1, 8, 0), size = field(&buffer, 2, 8, 0);
     if (at > 1 && size) {
         if (at > r->b->size || size > r->b->size - at)

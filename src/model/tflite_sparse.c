@@ -94,8 +94,8 @@ static bool visit(struct walk *w, int k, int64_t node, int64_t at)
     return true;
 }
 
-// Which dimension each level walks along and by what step; false if that is not one
-// permutation of the dimensions and their blocks.
+// The dimension that each level runs along and its step; false if they are not a permutation of the dimensions and
+// their blocks.
 static bool place_levels(struct walk *w, struct tflite_vector order, struct tflite_vector blocks)
 {
     const struct tflite_tensor *t = w->t;

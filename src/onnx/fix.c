@@ -6,11 +6,10 @@
 
 #include <stdlib.h>
 
-// Fixes a model's inputs in the file's bytes before ONNX Runtime reads them. Its own way, a size for a name of a
-// dimension, cannot tell apart inputs that use one name for different sizes, as exports of recurrent networks do; and
-// an input that is the same in every run is a constant that much can be computed from beforehand, sizes above all, only
-// if it is no input.
-// Of the file only graph.input and graph.initializer are touched.
+// Fixes a model's inputs in the file's bytes before ONNX Runtime reads them. The runtime can only set the size for a
+// dimension's name, which fails if inputs use one name for different sizes, as exports of recurrent networks do. And
+// only if a constant is not an input can the runtime precompute from it, above all sizes. Only graph.input and
+// graph.initializer of the file are changed.
 
 enum { ELEMENT_FLOAT = 1 };
 
@@ -44,7 +43,7 @@ static bool read_dims(struct wire_span shape, struct input *in)
     return !bad;
 }
 
-// False: it is no tensor of a known rank, which is left as it is.
+// False: not a tensor of known rank; it stays unchanged.
 static bool read_input(struct wire_span bytes, struct input *in)
 {
     struct wire_field name, type, tensor, f;
@@ -166,7 +165,7 @@ static int fix_input(struct fix *x, struct wire_out *o, const struct wire_field 
     return TACHY_OK;
 }
 
-// Whether an initializer of the graph has this name: files of old have them among the inputs too.
+// True if an initializer of the graph has this name: old files list them among the inputs too.
 static bool is_initialized(struct wire_span graph, struct wire_span input)
 {
     struct wire_field name = {0}, f, own = {0};

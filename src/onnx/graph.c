@@ -289,7 +289,7 @@ int onnx_reshape(struct onnx_graph *g, int x, const struct onnx_shape *s)
         return g->err ? 0 : x;
     struct onnx_node *maker = onnx_maker(g, x);
     if (maker->op && !strcmp(maker->op, "Reshape"))
-        return onnx_reshape(g, maker->in[0], s); // of two in a row the last alone counts
+        return onnx_reshape(g, maker->in[0], s); // of two in a row only the last counts
     if (g->values[x].data) {
         int c = onnx_const(g, g->values[x].dtype, s);
         if (c)

@@ -4,7 +4,7 @@
 #include "onnx/fields.h"
 #include "onnx/wire.h"
 
-// Where a model's weights lie outside of its file.
+// Finds the files outside the model's own that hold its weights.
 
 // The messages that a tensor may be in.
 enum message { MODEL, TRAINING, GRAPH, FUNCTION, NODE, ATTRIBUTE, SPARSE, TENSOR };

@@ -17,7 +17,7 @@ static bool read_varint(struct wire_span *s, uint64_t *v)
     return false;
 }
 
-// How many bytes the value has. A varint is read at once and leaves none.
+// Number of bytes of the value. A varint is read at once, and none are left.
 static bool read_size(struct wire_span *s, struct wire_field *f, uint64_t *size)
 {
     *size = f->type == WIRE_FIXED64 ? 8 : f->type == WIRE_FIXED32 ? 4 : 0;

@@ -1,7 +1,7 @@
 #include "postprocess/alpha.h"
 
-// The largest (growing) value of each pixel and its neighbours, a pixel at a time: the four beside it, at each third step all
-// eight, so that many steps make an octagon. Shrinking grows the inverse. The last step goes part of the way.
+// The maximum (when growing) over each pixel and its neighbours, one pixel per step: the four direct ones, in every
+// third step all eight, so that many steps give an octagon. Shrinking grows the inverse. The last step is a fraction.
 
 // A row with its ends repeated once, n + 2 values.
 static void padded(uint8_t *to, const uint8_t *row, int n, uint8_t flip)

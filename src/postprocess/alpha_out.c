@@ -1,8 +1,8 @@
 #include "postprocess/composite_priv.h"
 
-// Mode alpha: the picture with an alpha plane. Where the output holds the decoder's own
-// samples (8-bit 4:2:0 as yuva420p, RGB as rgba) they are copied; else they go through float
-// and are rounded once. Chroma is brought to full size linearly, at the stream's siting.
+// Mode alpha: the picture with an alpha plane. If the output format holds the decoder's own samples (8-bit 4:2:0 as
+// yuva420p, RGB as rgba) they are copied; else they are converted in float and rounded once. Chroma is upsampled
+// linearly, at the stream's siting.
 
 enum { ROWS = 6, ALL_ROWS = 8 }; // two rows of three components; two more for chroma on its way
 
@@ -260,7 +260,7 @@ static void row_rgba(struct tachy_alpha_out *o, const tachy_frame *f, int y, flo
     }
     load_row(o, f, y, row);
     yuv_to_rgb(o, row, f->width);
-    uint8_t *rgb[3]; // where the chroma rows were
+    uint8_t *rgb[3]; // memory of the chroma rows
     for (int c = 0; c < 3; c++) {
         rgb[c] =
             (uint8_t *)((float *)o->rows.p + (ptrdiff_t)ROWS * f->width) + (ptrdiff_t)c * f->width;

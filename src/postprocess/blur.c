@@ -56,7 +56,7 @@ static int allocate(struct tachy_blur *b)
     return TACHY_OK;
 }
 
-// Source row of component `comp`, as dense samples: of the frame itself where it lies so.
+// Source row of component `comp`, as dense samples: in the frame itself if it is stored so.
 static const void *component_row(struct tachy_blur *b, const tachy_frame *f, int comp, int y, int n)
 {
     int plane = b->d->rgb ? 0 : b->d->planes == 2 && comp ? 1 : comp;
@@ -205,8 +205,8 @@ static void smear(struct tachy_blur *b)
         b->k->box3_cols(cells + x, words, b->tmp.p, TACHY_MIN(STRIP, words - x), b->sh, b->radius);
 }
 
-// Divides by the weights. Where no background is near (inside of the person, unseen) any
-// value will do: the middle one.
+// Divides by the weights. Where no background is near (inside the person, not visible) any value will do: the middle
+// one.
 static void divide(struct tachy_blur *b)
 {
     int bits = b->d->bits;
@@ -271,7 +271,7 @@ static void component_out(struct tachy_blur *b, int comp, int y, int n, void *ds
         b->k->narrow8(dst, wide, n);
 }
 
-// Component `i` of each of n pixels of `comps` samples; src: the component alone.
+// Component `i` of each of n pixels of `comps` samples; src: only that component.
 static void interleave(void *dst, const void *src, int bytes, int comps, int i, int n)
 {
     if (bytes == 2) {

@@ -15,7 +15,7 @@ void tachy_calm_free(struct tachy_calm *c)
     *c = (struct tachy_calm){0};
 }
 
-// What is known of the thing goes from `c` to the caller.
+// Moves the thing's state from `c` to the caller.
 static struct tachy_calmed take(struct tachy_calm *c, int64_t id)
 {
     for (int i = 0; i < c->nb; i++) {

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-// One frame at work: where it comes from and where it goes to.
+// One frame in progress: its source and destination.
 struct job {
     struct tachy_composite *c;
     const tachy_frame *in, *background;
@@ -207,7 +207,7 @@ static int prepare(struct tachy_composite *c, const tachy_frame *in)
     return TACHY_OK;
 }
 
-// Whether people are shown in colours that are not those of the picture.
+// True if people are shown in other colours than the picture's.
 static bool makes_front(const struct tachy_composite *c)
 {
     const struct tachy_composite_params *p = &c->params;
@@ -230,7 +230,7 @@ static int make_front(struct job *j, ptrdiff_t stride)
     return err;
 }
 
-// Whether the whole picture of alpha is there before the first row.
+// True if the whole picture of alpha must exist before the first row.
 static bool alpha_first(const struct tachy_composite *c)
 {
     return c->params.mode == TACHY_MODE_BLUR || c->params.grow != 0 || makes_front(c);
@@ -261,7 +261,7 @@ static void alpha_rows(struct job *j, int y, int rows)
     }
 }
 
-// The row that lies behind (overlay: that lies above) the decoded one.
+// The row behind (with overlay: above) the decoded one.
 static const uint8_t *other_row(struct job *j, int plane, int y)
 {
     struct tachy_composite *c = j->c;
@@ -389,7 +389,7 @@ int tachy_composite_alpha(struct tachy_composite *c, const tachy_frame *in, stru
     return err;
 }
 
-// What a mode needs before its first row.
+// Preparations of a mode before its first row.
 static int begin(struct job *j, struct tachy_result *r, const struct tachy_refine *refine)
 {
     struct tachy_composite *c = j->c;

@@ -98,8 +98,7 @@ static int make_table(struct tachy_composite_cuda *c, const struct key *key, con
     return TACHY_OK;
 }
 
-// The table's address; it is made where it is not there. Of those that no frame of this launch uses
-// the one that was used longest ago gives way.
+// The table's address; creates it if needed. Replaces the least recently used table that no frame of this launch uses.
 static int table(struct tachy_composite_cuda *c, struct key key, const struct origin *o, cuda_address *at)
 {
     struct table *old = &c->tables[0];
@@ -127,7 +126,7 @@ static int table(struct tachy_composite_cuda *c, struct key key, const struct or
 
 // Formats
 
-// Of all but transparency.
+// Layout of everything but alpha.
 static bool layout_of(const struct tachy_pix_desc *d, enum tachy_cuda_chroma *c)
 {
     if (!d || d->rgb || (d->planes > 1 && d->chroma_shift_x != d->chroma_shift_y))
@@ -233,7 +232,7 @@ static int set_eye(struct tachy_composite_cuda *c, const item *it, int i, struct
     return err;
 }
 
-// What every launch of the composite kernel has; its layers are the caller's.
+// Sets what every launch of the composite kernel needs; the caller sets its layers.
 static int begin(struct tachy_composite_cuda *c, const item *it, int n, enum tachy_pix to,
                  struct tachy_cuda_composite *k)
 {
@@ -425,7 +424,7 @@ static int run_alpha(struct tachy_composite_cuda *c, const item *it, int n)
     struct tachy_cuda_alpha_out k = {.count = n, .width = f->width, .height = f->height};
     alpha_params(c, f, &k);
     size_t stride = TACHY_ALIGN((size_t)f->width, 16u);
-    bool own_plane = k.to == TACHY_CUDA_YUVA420P; // its plane 3 is alpha as it is
+    bool own_plane = k.to == TACHY_CUDA_YUVA420P; // its plane 3 is the unmodified alpha
     int err = own_plane ? TACHY_OK : tachy_composite_cuda_need(c, &c->scratch, stride * (size_t)f->height * (size_t)n);
     struct tachy_composite_cuda_front front;
     if (err < 0 || (err = tachy_composite_cuda_front_place(c, it, n, &front)) < 0)

@@ -39,8 +39,8 @@ int tachy_composite_cuda_place(enum tachy_pix f, int component, int *sample)
     return plane;
 }
 
-// From the frames and their alpha to the picture of cells, blurred. What a frame has of the scratch is in the order
-// alpha, cells, spare, plane.
+// From the frames and their alpha to the blurred picture of cells. A frame's scratch holds, in this order: alpha,
+// cells, spare, plane.
 static int blur(struct tachy_composite_cuda *c, const item *it, int n, const struct tachy_composite_cuda_blur *s,
                 const cuda_address alpha[], int64_t stride)
 {
@@ -59,7 +59,7 @@ static int blur(struct tachy_composite_cuda *c, const item *it, int n, const str
         b.frame[i].spare = b.frame[i].cells + s->cells;
         b.frame[i].plane = b.frame[i].spare + s->cells;
         for (int k = 0; k < 3; k++) {
-            int sample, plane = tachy_composite_cuda_place(f->format, k < s->b.comps ? k : 0, &sample); // of grey, luma alone counts
+            int sample, plane = tachy_composite_cuda_place(f->format, k < s->b.comps ? k : 0, &sample); // for grey only luma counts
             g.frame[i].in[k] = tachy_cu_address(it[i].in->data[plane]) + (cuda_address)(sample * d->bytes);
             g.in_stride[k] = f->stride[plane];
             g.step[k] = d->components[plane];
@@ -171,7 +171,7 @@ int tachy_composite_cuda_any_alpha(struct tachy_composite_cuda *c, const item *i
 {
     const tachy_frame *f = it[0].in;
     struct tachy_cuda_alpha_any k = alpha_params(c, f);
-    bool own_plane = k.to == TACHY_CUDA_YUVA420P; // its plane 3 is alpha as it is
+    bool own_plane = k.to == TACHY_CUDA_YUVA420P; // its plane 3 is the unmodified alpha
     size_t stride = TACHY_ALIGN((size_t)f->width, 16u), size = stride * (size_t)f->height;
     int err = own_plane ? TACHY_OK : tachy_composite_cuda_need(c, &c->scratch, size * (size_t)n);
     struct tachy_composite_cuda_front front;

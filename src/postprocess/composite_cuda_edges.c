@@ -12,7 +12,7 @@ static int steps_of(const struct tachy_composite_cuda *c)
 
 bool tachy_composite_cuda_shapes(const struct tachy_composite_cuda *c) { return steps_of(c) > 0 || c->natural; }
 
-// Where the pictures of alpha of a batch lie, and those that take turns with them.
+// Memory of a batch's pictures of alpha, and of those that alternate with them.
 struct turns {
     cuda_address at[2][BATCH];
     int64_t stride[2];

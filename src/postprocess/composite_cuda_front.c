@@ -15,7 +15,7 @@ bool tachy_composite_cuda_fronts(const struct tachy_composite_cuda *c)
     return (p->foreground || p->despill) && p->mode != TACHY_MODE_MASK && p->mode != TACHY_MODE_OVERLAY;
 }
 
-// Whether a plane is made anew: of despill alone, only those that hold a hue are.
+// True if a plane is recomputed: with only despill, just those that hold a hue are.
 static bool is_made(const struct tachy_composite_cuda *c, const struct tachy_pix_desc *d, int plane)
 {
     return plane < 3 && (c->params.foreground || d->rgb || plane > 0);

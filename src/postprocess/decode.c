@@ -97,7 +97,7 @@ static int64_t boxes_of_level(const struct tachy_decoder *d, int level)
     return cells(d, level) * TACHY_DEF(d->card->per_cell[level], 1);
 }
 
-// Where each row of a grid is: level after level, row after row of cells, then what a cell has.
+// Position of each row of a grid: level after level, row after row of cells, then the boxes of a cell.
 static int make_cells(struct tachy_decoder *d)
 {
     const struct tachy_card_decoder *c = d->card;
@@ -228,7 +228,7 @@ static int open_maps(struct tachy_decoder *d, const struct tachy_io *io, int nb_
     return TACHY_OK;
 }
 
-// What is no boxes is one output, points may have maps beside it.
+// Opens the kinds other than boxes: they have one output; points may have maps as well.
 static int open_other(struct tachy_decoder *d, const struct tachy_io *io, int nb_io)
 {
     const struct tachy_card_decoder *c = d->card;

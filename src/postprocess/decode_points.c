@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-// What a network finds in one region: points, classes, a vector.
+// A network's findings for one region: points, classes, a vector.
 
 static struct tachy_point *place_for_points(const struct tachy_decoder *d, struct tachy_regions *list)
 {
@@ -46,7 +46,7 @@ static void read_points(const struct tachy_decoder *d, const struct tachy_decode
     }
 }
 
-// Moves point k to the mean place of the cells around it, by what its map says of each, unless none is sure.
+// Moves point k to the mean position of the cells around it, weighted by its map, unless no cell is certain.
 static void move_by_map(const struct tachy_decoder *d, const struct tachy_decoder_frame *f, int k, struct tachy_point *p)
 {
     const struct decode_part *maps = &d->scores[0];

@@ -4,13 +4,13 @@
 
 enum kind { SPECK, HOLE, KINDS };
 enum { THERE = 16, WHOLE = 239, REACH = 2, LARGE = 50, QUARTER = 4, MOST = 31 };
-enum { UNSEEN, SMALL, PART_OF_LARGE }; // of a pixel, while parts are found
+enum { UNSEEN, SMALL, PART_OF_LARGE }; // state of a pixel while parts are found
 
 struct tachy_despeckle {
     int w, h, frames;
     bool started;
     uint8_t *past[KINDS]; // frames for which a pixel has lasted, this one included, up to `frames`; 0: it is in no such part
-    // Of one frame.
+    // Buffers of one frame.
     uint8_t *next, *wide, *future, *seen; // next: the mask to be
     int32_t *at; // pixels of the part that was found last
     int n;       // of them
@@ -135,7 +135,7 @@ static bool find_part(tachy_despeckle *d, enum kind k, const uint8_t *mask, int3
     return small;
 }
 
-// Whether the part that was found lasts; `future` NULL: as far as is known by now.
+// True if the found part lasts; `future` NULL: as far as is known by now.
 static bool lasts(const tachy_despeckle *d, enum kind k, const uint8_t *future)
 {
     int many = 0;
@@ -156,14 +156,14 @@ static bool at_border(const tachy_despeckle *d)
     return found;
 }
 
-// Of a frame: the masks after it, and whether none can be waited for.
+// What is known beyond a frame: the masks after it, and whether none can be waited for.
 struct sight {
     const uint8_t *const *later;
     int n;
     bool live;
 };
 
-// Takes out parts that do not last. What is to come is computed once somebody asks.
+// Removes parts that do not last. The future is computed only when needed.
 static void take_out(tachy_despeckle *d, enum kind k, uint8_t *mask, const struct sight *s)
 {
     bool seen = false;

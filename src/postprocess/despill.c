@@ -2,15 +2,15 @@
 
 #include <math.h>
 
-// A screen lights people with its colour, most of all beside their edge. What a colour there has of the screen's hue beyond
-// grey, by the keyer's measure (key.h), is taken out of its chroma; luma stays. That fades to nothing inside, so that what
-// people wear keeps its colour.
+// A screen lights people with its colour, most of all near their edges. The component of the screen's hue beyond grey,
+// by the keyer's measure (key.h), is removed from a colour's chroma there; luma stays. The effect fades to nothing
+// inside, so that clothes keep their colour.
 
 enum { CELL = 4, BESIDE = 3, ACROSS = 4 }; // pixels; distances of neighbouring cells (G. Borgefors, "Distance Transformations
                                            // in Digital Images", CVGIP 34, 1986)
 #define DEPTH (1.0f / 30)                  // how far inside the edge that ends, as a share of the height
 
-// What is worked on. Of Y, U, V or R, G, B only those that are changed have a place.
+// The planes to change; only those of Y, U, V or R, G, B that change have one.
 struct pixels {
     const struct tachy_pix_desc *d;
     uint8_t *at[3];

@@ -7,9 +7,10 @@ enum { R = TACHY_EDGES_RADIUS, SIDE = 2 * R + 1 };
 
 typedef double wide __attribute__((vector_size(8 * BLOCK)));
 
-// The planes of one solve, with BLOCK columns more on both sides and R rows above and below. They are worked on in blocks:
-// BLOCK cells of a row from a multiple of BLOCK on. Cells of a block that do not count hold anything, even NaN, in the planes
-// that are not said to hold 0 there. Of a window: at the cell in its middle.
+// The planes of one solve, with BLOCK extra columns on both sides and R extra rows above and below. They are processed
+// in blocks: BLOCK cells of a row starting at a multiple of BLOCK. Cells of a block outside the range may hold
+// anything, even NaN, in planes that are not documented to hold 0 there. A window's values are stored at its centre
+// cell.
 struct solver {
     int w, h;
     ptrdiff_t stride, n;
@@ -55,7 +56,7 @@ INLINE void measure(const struct solver *s, ptrdiff_t at)
         v[3] += b * b, v[4] += b * c, v[5] += c * c;
     }
     const float eps = (float)TACHY_EDGES_EPS * SHARE;
-    vec least = (vec){0} + eps; // rounding alone makes a pivot smaller
+    vec least = (vec){0} + eps; // only rounding makes a pivot smaller
     vec a = v[0] * SHARE + eps, b = v[1] * SHARE, c = v[2] * SHARE, d0 = 1 / a, l0 = b * d0, l1 = c * d0;
     vec e = v[3] * SHARE + eps - l0 * b, f = v[4] * SHARE - l0 * c;
     e = CHOOSE(e > least, e, least);
@@ -214,7 +215,7 @@ void tachy_edges_grow(uint8_t *marks, uint8_t *scratch, int w, int h, int by)
     }
 }
 
-// How many windows hold a cell of row or column i of n.
+// Number of windows that hold a cell of row or column i of n.
 static float windows_at(int i, int n)
 {
     int count = TACHY_MIN(i + R, n - 1 - R) - TACHY_MAX(i - R, R) + 1;

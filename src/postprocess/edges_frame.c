@@ -11,13 +11,13 @@ typedef int32_t whole __attribute__((may_alias)); // a float's bits
 // From a frame and its mask to what is solved, and from the solution to rows of alpha.
 
 enum { MOST_ROWS = 400 }; // of cells
-// A cell is known outside the band: farther inside or outside than these shares of the subject's size (the root of its
-// area) from where the mask is not sure.
+// A cell is known outside the band: if it is farther inside or outside of the uncertain area than these shares of the
+// subject's size (the root of its area).
 #define INSIDE 0.03f
 #define OUTSIDE 0.08f
 #define SURE_BACK 0.05f
 #define SURE_FORE 0.95f
-// Where a mask is as fine as the cells, the solution begins with a mask that reaches farther by this share: a sharp mask leaves
+// If a mask is as fine as the cells, the solution starts from a mask that is wider by this share: a sharp mask leaves
 // hair out, which few steps do not bring back.
 #define FARTHER 0.006f
 
@@ -47,7 +47,7 @@ void tachy_edges_size(const tachy_frame *f, const struct tachy_rect *region, int
 
 // ---- Colours ----
 
-// Where a component lies in the frame.
+// Location of a component in the frame.
 struct component {
     const uint8_t *row;
     ptrdiff_t stride;
@@ -208,7 +208,7 @@ struct row {
     struct component of[3]; // row NULL: the frame does not have it
     int x0, n, y;           // n pixels from column x0 of the frame on; y: row of the region
     float unit;
-    float *fit[4], *colour[3], *half; // colours are read for the gaps that have a slope; half: chroma as it is stored
+    float *fit[4], *colour[3], *half; // colours are read for gaps with a slope; half: chroma as stored
     uint8_t *sloped;                  // of each cell of `fit`: 0 or 1
     int16_t *dst;
 };
@@ -282,8 +282,8 @@ INLINE void take_colours(const struct row *w, int first, int last)
     }
 }
 
-// Of BLOCK pixels of gap g, and of the gap after it if that is shorter: the fit's value c, t pixels after its cell's middle.
-// Vectors are passed by address, since without AVX none fits a register.
+// For BLOCK pixels of gap g, and of the next gap if that is shorter: the fit's value c, t pixels after its cell's
+// middle. Vectors are passed by address, since without AVX none fits a register.
 INLINE void value_at(vec *to, const struct row *w, int c, int g, const vec *t)
 {
     const float *fit = w->fit[c] + g;
@@ -321,7 +321,7 @@ INLINE void fill(const struct row *w, int g, int end)
 INLINE void evaluate(const struct row *w, int g, int end, bool sloped)
 {
     int cell = w->r->cell, gaps = cell < BLOCK ? BLOCK / cell : 1;
-    float next = cell < BLOCK ? 0.5f : 4.5f; // where the second half of a block lies
+    float next = cell < BLOCK ? 0.5f : 4.5f; // position of the second half of a block
     const vec pixel = {0.5f, 1.5f, 2.5f, 3.5f, next, next + 1, next + 2, next + 3};
     for (; g < end; g += gaps)
         for (int k = 0; k < cell; k += BLOCK) {
@@ -336,7 +336,7 @@ INLINE void evaluate(const struct row *w, int g, int end, bool sloped)
         }
 }
 
-// Of a gap: alpha is everywhere the same, changes with the place alone, or with colours.
+// Kind of a gap: alpha is constant, depends only on the position, or also on colours.
 enum kind { FLAT, RISING, SLOPED };
 
 INLINE enum kind kind_of(const struct row *w, int g)

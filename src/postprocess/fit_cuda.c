@@ -10,7 +10,7 @@
 enum { LUMA, CHROMA, KINDS };
 enum { ACROSS, DOWN, AXES };
 
-// What the tables are made for.
+// The tables' parameters.
 struct key {
     int from_w, from_h, to_w, to_h, sub, to_sub; // sub: log2 of the chroma step
     int pairs; // chroma for each pixel, from which that of `to` is made
@@ -28,7 +28,7 @@ struct colors {
     struct tachy_color from, to;
 };
 
-// What is not tagged follows from the size.
+// Untagged colours follow from the size.
 static struct colors colors_of(const tachy_frame *from, const tachy_frame *to)
 {
     return (struct colors){tachy_color_resolve(from->color, from->format, from->width, from->height),
@@ -151,7 +151,7 @@ static int make_axis(struct tachy_taps *t, int src, int n)
     return tachy_resample_make(t, n > src ? TACHY_RESAMPLE_BILINEAR : TACHY_RESAMPLE_AREA, src, n);
 }
 
-// Chroma for each of n pixels, of which the mean of two is what a sample for both would be.
+// Chroma for each of n pixels, such that the mean of two equals a sample for both.
 static int make_pairs(struct tachy_taps *t, int src, int n)
 {
     struct tachy_taps fine = {0}, coarse = {0};

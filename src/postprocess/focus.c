@@ -104,7 +104,7 @@ bool tachy_focus_due(struct tachy_focus *f) { return f->wait-- <= 0; }
 
 // ---- A look ----
 
-// How far a person has moved or grown, of its extents.
+// How far a person has moved or grown, relative to their extents.
 static double movement(const struct tachy_focus_box *a, const struct tachy_focus_box *b)
 {
     double w = TACHY_MAX(a->x1 - a->x0, 1), h = TACHY_MAX(a->y1 - a->y0, 1);
@@ -113,7 +113,7 @@ static double movement(const struct tachy_focus_box *a, const struct tachy_focus
     return TACHY_MAX(x / w, y / h);
 }
 
-// Sides of the view that come too close to the person go where they are wanted at once.
+// Sides of the view that come too close to the person jump to their target.
 static bool correct(struct tachy_focus_box *view, const struct tachy_focus_box *least,
                     const struct tachy_focus_box *wanted)
 {
@@ -206,7 +206,7 @@ void tachy_focus_looked(struct tachy_focus *f)
     for (int i = 0; i < f->nb; i++)
         f->one[i].seen = false;
     f->looks++;
-    // As soon as the fastest may have moved so far that the view is too narrow.
+    // When the fastest may have moved so far that the view is too narrow.
     double soon = DRIFT * f->pause / TACHY_MAX(f->drift, 1e-3);
     soon = TACHY_MIN(soon, 2 * f->pause); // who sways is slow for a moment
     if (f->early)
@@ -292,7 +292,7 @@ int tachy_focus_parts(struct tachy_focus *f, struct tachy_rect part[TACHY_FOCUS_
 
 // ---- Masks ----
 
-enum { CELLS = 64 }; // a mask is looked at in so many cells along an axis, each on if a pixel of it is
+enum { CELLS = 64 }; // a mask is reduced to this many cells along an axis; a cell is set if any of its pixels is
 
 struct cells {
     uint8_t on[CELLS][CELLS]; // 1: a person, not seen yet; 2: seen

@@ -21,7 +21,7 @@ static bool is_followed(const struct tachy_follow *f, const struct tachy_follow_
     return false;
 }
 
-// Of a region, where it is; nothing that it points to outlives its frame.
+// A region's position; copies nothing that points into its frame.
 static struct tachy_region place_of(const struct tachy_region *r)
 {
     return (struct tachy_region){.x = r->x, .y = r->y, .w = r->w, .h = r->h, .angle = r->angle, .class_id = r->class_id,
@@ -40,7 +40,7 @@ void tachy_follow_detected(struct tachy_follow *f, const struct tachy_follow_par
     }
 }
 
-// Whether the region overlaps the frame and has a plausible size.
+// True if the region overlaps the frame and has a plausible size.
 static bool is_in_frame(const struct tachy_follow_params *p, const struct tachy_region *r)
 {
     const double w = p->width, h = p->height;

@@ -19,7 +19,7 @@ struct level {
     float *colour[6];
 };
 
-// A run of pixels of a row, in memory of its own, since the row itself is written.
+// A copied run of a row's pixels, since the row itself is overwritten.
 struct run {
     int n;
     float own[6][SPAN + 2], alpha[SPAN + 2]; // before the pass, with a pixel more on both sides
@@ -62,7 +62,7 @@ INLINE void solve(const struct run *r, int c, const float *restrict image, const
     }
 }
 
-// Whether n floats all have these bits.
+// True if all n floats have these bits.
 INLINE bool all_are(const float *p, int n, uint32_t bits)
 {
     uint32_t other = 0;
@@ -74,7 +74,7 @@ INLINE bool all_are(const float *p, int n, uint32_t bits)
     return !other;
 }
 
-// Where alpha is 0 or 1 in the run and around it, one colour is the picture's. False: it has to be solved.
+// True if alpha is 0 or 1 in the run and around it, so that one colour is the picture's. False: it must be solved.
 INLINE bool settled(const struct level *l, const struct run *r, size_t at, size_t up, size_t down)
 {
     uint32_t bits = r->alpha[1] >= 1 ? 0x3f800000u : 0; // 1, or 0

@@ -7,7 +7,7 @@ enum { CELL = 4, PLANES = 10 }; // pixels; of a cell: image, alpha, foreground, 
 // Added to alpha^2 + (1 - alpha)^2: how far a sample trusts the estimate rather than itself.
 #define TRUST 0.02f
 
-// Of the n cells of one component: image, foreground, background.
+// The n cells of one component: image, foreground, background.
 struct cells {
     float *image, *fore, *back;
 };
@@ -151,7 +151,7 @@ static void set_mix(struct tachy_front *f, const tachy_frame *in)
     }
 }
 
-// What is added to a component along a row of `lines`: three rows of r, g and b, from which a fourth is made.
+// The values to add to a component along a row of `lines`: three rows of r, g and b, from which a fourth is made.
 static const float *mixed(const struct tachy_front *f, const struct tachy_given *g, int component)
 {
     const float *rgb = f->lines.p, *m = f->mix[component];
@@ -225,7 +225,7 @@ static int lay_out(struct tachy_front *f, const tachy_frame *in)
     return TACHY_OK;
 }
 
-// Row y of a plane: a copy, with the person's colours where it is soft.
+// Row y of a plane: a copy, with the person's colours at soft edges.
 static void make_row(struct tachy_front *f, const tachy_frame *in, int plane, int y, const uint8_t *alpha, ptrdiff_t stride,
                      const struct tachy_front_from *from)
 {

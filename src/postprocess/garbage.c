@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-// A garbage matte: the part of the frame outside of which nothing is kept.
+// A garbage matte: outside of this part of the frame nothing is kept.
 
 // Reads one number up to a comma or the end; *text moves past the comma.
 static bool number(const char **text, double *v, bool *percent)

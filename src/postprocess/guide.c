@@ -43,8 +43,7 @@ static void add_row(float *sum, const tachy_frame *f, const struct tachy_pix_des
     }
 }
 
-// Cell i of n over `size` pixels: the pixels first .. last, of which the two at the ends count
-// by the share that lies in the cell.
+// Cell i of n over `size` pixels: the pixels first .. last; the two at the ends count by their share in the cell.
 struct cell {
     int first, last;
     float head, tail; // shares; tail is 0 where first == last

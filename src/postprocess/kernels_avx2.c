@@ -11,7 +11,7 @@
 #define STORE(p, v) _mm256_storeu_si256((__m256i *)(p), v)
 #define STORE128(p, v) _mm_storeu_si128((__m128i *)(p), v)
 
-// What is left of a table from output i on, for the twin.
+// The rest of a table from output i on, for the twin.
 static struct tachy_stretch rest(const struct tachy_stretch *t, int i)
 {
     struct tachy_stretch r = *t;
@@ -357,7 +357,7 @@ V static void box3_row(int32_t *row, int32_t *tmp, int n, int r)
         STORE128(row + i, _mm_cvtps_epi32(_mm_mul_ps(_mm_cvtepi32_ps(LOAD128(tmp + i)), f)));
 }
 
-// The same down sixteen columns.
+// As above, down sixteen columns.
 V static void box_cols(int32_t *dst, ptrdiff_t ds, const int32_t *src, ptrdiff_t ss, int n, int r)
 {
     __m256i a = _mm256_setzero_si256(), b = a;

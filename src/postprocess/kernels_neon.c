@@ -5,7 +5,7 @@
 
 // sqrdmulh is (2 a b + 2^15) >> 16: the twins' tachy_mulhrs().
 
-// What is left of a table from output i on, for the twin.
+// The rest of a table from output i on, for the twin.
 static struct tachy_stretch rest(const struct tachy_stretch *t, int i)
 {
     struct tachy_stretch r = *t;

@@ -44,7 +44,7 @@ int tachy_key_begin(struct tachy_key_rows *r, const struct tachy_chroma_key *key
     return tachy_buf_need(&r->rows, ((size_t)f->width + 2) * ROWS * sizeof(float)) ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-// Where a row of chroma is, which is read if it is not there yet.
+// Slot of a chroma row, which is read if needed.
 static int held_row(struct tachy_key_rows *r, int y)
 {
     struct tachy_plane p = tachy_chroma_plane(r->frame);
@@ -141,7 +141,7 @@ struct tachy_ycbcr tachy_key_screen(enum tachy_key_hue hue, int matrix)
     return tachy_ycbcr(screens[hue == TACHY_KEY_BLUE], matrix);
 }
 
-// The hue of a screen as it is sold, and 40 degrees to each side.
+// True for the usual hue of such a screen, and 40 degrees to each side.
 static bool has_hue(const struct tachy_ycbcr *c, enum tachy_key_hue hue, int matrix)
 {
     if (hue == TACHY_KEY_ANY)

@@ -17,14 +17,14 @@ static const float LEAST = 10, MOST = 40, SPREADS = 4; // by how much a cell dif
 static const float LIKE_OTHER = 12, SHADOW_CHROMA = 8, SHADOW_LIGHT = 0.4f, SHADOW_SHARE = 0.3f;
 static const float LEARN = 0.05f, LEARN_SPREAD = 0.1f, FIRST_SPREAD = 3, FORGET = 0.12f, GONE = 0.35f;
 
-// What is known of a cell: luma, Cb, Cr in steps of 255.
+// State of a cell: luma, Cb, Cr in steps of 255.
 struct cell {
     float mean[3], other[3]; // other: what was seen there last that differs
     float spread;            // mean difference, the largest of the three
     float seen, other_seen;  // frames
 };
 
-// Of a cell in this frame.
+// Flags of a cell in this frame.
 enum {
     IN_MASK = 1,
     UNLIKE = 2,    // it is known, and differs
@@ -39,7 +39,7 @@ struct tachy_objects {
     int width, height; // of the region, pixels
     struct cell *known;
     int32_t wait; // frames until objects are kept again, after the camera has moved
-    // Of one frame.
+    // Buffers of one frame.
     float *now[3], *mask;        // luma, Cb, Cr in steps of 255; 0..1
     float light[3];              // by how much the picture is brighter than what is known
     float *differs;              // from what is known, except light
@@ -235,7 +235,7 @@ static float step(const tachy_objects *o, int32_t a, int32_t b, bool known)
     return sum;
 }
 
-// Whether the part that was found, which is KEPT, has too many of its edges in what is known rather than in this frame.
+// True if the found part, which is KEPT, has too many of its edges in the learnt background rather than in this frame.
 static bool was_there(const tachy_objects *o)
 {
     int all = 0, gone = 0;

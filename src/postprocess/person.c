@@ -128,7 +128,7 @@ static void place(struct part *p, const struct tachy_person_choice *c, int w, in
     p->off = hypot(x, y);
 }
 
-// How many parts are further left.
+// Number of parts further left.
 static int before(const struct labels *l, int i)
 {
     int n = 0;

@@ -74,7 +74,8 @@ static int agree(struct sample *s, const struct tachy_plate *p, const float limi
     return n;
 }
 
-// Least squares over those that agree, drawn to a gain of 1 where the plate is too flat to tell one from an offset.
+// Least squares over the samples that agree, biased to a gain of 1 if the plate is too flat to separate gain and
+// offset.
 static void fit_channel(struct tachy_plate *p, const struct sample *s, int n, int c)
 {
     double x = 0, y = 0, xx = 0, xy = 0;
@@ -111,7 +112,7 @@ static float noise_of(const struct tachy_plate *p, const struct sample *s, float
     return TACHY_MAX(1.4826f * scratch[n / 2], LEAST_NOISE);
 }
 
-// How many samples agree with the light that was found.
+// Fits the light and returns the number of samples that agree with it.
 static int fit(struct tachy_plate *p, struct sample *s, float *scratch)
 {
     float limit[3] = {AGREES, AGREES, AGREES};

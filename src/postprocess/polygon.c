@@ -23,7 +23,7 @@ static bool inside(const struct tachy_bits *b, int x, int y)
     return x >= 0 && y >= 0 && x < b->w && y < b->h && b->p[y * b->stride + x] & 128;
 }
 
-// Is the left edge of (x, y) one where a contour goes up?
+// True if a contour runs upwards along the left edge of (x, y).
 static bool left_edge(const struct tachy_bits *b, int x, int y)
 {
     return inside(b, x, y) && !inside(b, x - 1, y);
@@ -177,7 +177,7 @@ int tachy_polygons(struct tachy_text *t, const struct tachy_bits *b, struct tach
         int m = follow(b, c[i].x, c[i].y, p, &area);
         if (m > FEW)
             m = simplify_closed(p, keep, m);
-        if (m < 3) // thinner than the tolerance: as it is
+        if (m < 3) // thinner than the tolerance: unchanged
             m = follow(b, c[i].x, c[i].y, p, &area);
         tachy_text_add(t, "%s[", written++ ? "," : "");
         for (int k = 0; k < m; k++)

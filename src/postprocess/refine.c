@@ -1,12 +1,10 @@
 #include "postprocess/mask.h"
 
-// The slope of a fast guided filter (K. He, J. Sun, "Fast Guided Filter", arXiv:1505.00996):
-// in each window a = cov(luma, mask) / (var(luma) + EPS), averaged over the windows that hold
-// a pixel. The filter's own offset, mean(mask) - a * mean(luma), blurs the mask and lowers
-// the IoU (docs/segment-quality.md); instead the mask is kept and only the luma detail
-// between mask pixels is added:
-//   p = mask + a * (luma - guide), so b = mask - a * guide
-// with a weighted by 4 q (1 - q), q = mask / 255: detail matters where the mask is in doubt.
+// The slope of a fast guided filter (K. He, J. Sun, "Fast Guided Filter", arXiv:1505.00996): in each window a =
+// cov(luma, mask) / (var(luma) + EPS), averaged over the windows that hold a pixel. The filter's own offset, mean(mask)
+// - a * mean(luma), blurs the mask and lowers the IoU (docs/segment-quality.md). Instead the mask is kept, and only the
+// luma detail between mask pixels is added: p = mask + a * (luma - guide), so b = mask - a * guide, with a weighted by
+// 4 q (1 - q), q = mask / 255: detail matters where the mask is uncertain.
 enum { RADIUS = 1 }; // mask pixels
 #define EPS (0.15f * 255 * 0.15f * 255)
 
@@ -53,8 +51,8 @@ static void fit_row(const struct columns *c, float *a, int n, int rows)
     }
 }
 
-// Mean over windows of a plane, through column sums made anew for each row: no error builds
-// up, and the result does not depend on where a row lies.
+// Mean over windows of a plane, through column sums recomputed for each row: no error accumulates, and the result does
+// not depend on the row's position.
 static void mean(float *dst, const float *src, float *column, int w, int h)
 {
     for (int y = 0; y < h; y++) {

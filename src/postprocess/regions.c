@@ -158,7 +158,7 @@ double tachy_region_overlap(const struct tachy_region *a, const struct tachy_reg
 void tachy_region_to_frame(struct tachy_region *r, const double m[6])
 {
     double x = r->x, y = r->y, cs = cos(r->angle * DEGREE), sn = sin(r->angle * DEGREE);
-    double ux = m[0] * cs + m[1] * sn, uy = m[3] * cs + m[4] * sn;   // where the region's x axis goes
+    double ux = m[0] * cs + m[1] * sn, uy = m[3] * cs + m[4] * sn;   // direction of the region's x axis
     double vx = m[1] * cs - m[0] * sn, vy = m[4] * cs - m[3] * sn;   // and its y axis
     r->x = m[0] * x + m[1] * y + m[2];
     r->y = m[3] * x + m[4] * y + m[5];

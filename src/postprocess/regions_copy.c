@@ -48,7 +48,7 @@ static bool to_bytes(struct copier *c, const void **p, size_t bytes)
     return true;
 }
 
-// What comes next of the bytes, in place: *n of them.
+// Takes the next bytes in place: *n of them.
 static bool take(struct copier *c, const char **at, uint64_t *n)
 {
     if (c->size < sizeof(*n))
@@ -75,7 +75,7 @@ static bool from_bytes(struct copier *c, const void **p, size_t bytes)
     return to_list(c, p, n);
 }
 
-// What a region points to. A mask has no gaps between its rows.
+// Copies the data that a region points to. A mask has no gaps between its rows.
 static bool parts(struct copier *c, struct tachy_region *r)
 {
     const void *label = r->label, *points = r->points, *embedding = r->embedding, *values = r->values, *mask = r->mask.data;

@@ -7,7 +7,7 @@
 
 // ---- JSON
 
-// `"name":[a,b,c]` behind a comma.
+// Writes `"name":[a,b,c]` after a comma.
 static void add_numbers(struct tachy_text *t, const char *name, const float *v, int n)
 {
     tachy_text_add(t, ",\"%s\":[", name);

@@ -8,8 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-// What is computed is written at ref/ref_smooth.h. The first mask of a scene is what the
-// filter makes of the network's.
+// ref/ref_smooth.h defines the computation. The first mask of a scene is the filtered mask of the network.
 
 #define LEAST 0.01f // strength 1 still follows, over about a hundred frames
 
@@ -24,11 +23,12 @@ struct tachy_smooth {
     struct tachy_smooth_rates rates;
     tachy_flow *flow;
     float *out, *motion; // the mask so far, 0..255, and its motion, 0..1
-    // Of one frame: the network's mask and its edges; the state to be; |guide - guide before|, moved and as it was.
+    // Buffers of one frame: the network's mask and its edges; the next state; |guide - guide before|, moved and
+    // unmoved.
     float *mask, *edge, *next, *next_motion, *change, *stay;
     float *u, *v, *scratch; // scratch: tachy_snap()'s
     uint8_t *guide, *now;   // of the frame before and of this one, dense
-    // Of tachy_smooth_back(): motion from a frame to the one after it, by the number of the first.
+    // For tachy_smooth_back(): motion from a frame to the next, by the number of the first.
     struct pair {
         int64_t from, to; // -1: none
         float *u, *v;
@@ -132,7 +132,7 @@ int tachy_smooth_load(tachy_smooth *s, const void *data, size_t size)
 
 // ---- One frame ----
 
-// Where a pixel was before: the four pixels around, and their weights. Beyond the picture its edge.
+// A pixel's previous position: the four pixels around it, and their weights. Outside the picture its edge counts.
 struct spot {
     ptrdiff_t at[4];
     float weight[4];
@@ -304,7 +304,7 @@ void tachy_smooth_apply(tachy_smooth *s, uint8_t *mask, ptrdiff_t stride, const 
 
 // ---- From frames to come ----
 
-// Where each pixel of a frame is in the one after it.
+// Motion of each pixel from a frame to the next.
 static const struct pair *pair_of(tachy_smooth *s, const struct tachy_smooth_seen *seen)
 {
     struct pair *p = &s->pair[(uint64_t)seen[0].id % PAIRS];
@@ -334,7 +334,7 @@ int tachy_smooth_back(tachy_smooth *s, uint8_t *mask, const struct tachy_smooth_
     widen(s->out, seen[n - 1].mask, pixels);
     memset(s->motion, 0, pixels * sizeof(float));
     for (size_t i = 0; i < pixels; i++)
-        s->edge[i] = 1; // nobody who comes is taken for one who went
+        s->edge[i] = 1; // so that nobody who arrives is mistaken for one who left
     for (int i = n - 2; i >= 0; i--) {
         const struct pair *p = pair_of(s, &seen[i]);
         if (!p)

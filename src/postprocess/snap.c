@@ -13,7 +13,7 @@ INLINE float sum_at(const float *in, int x, int w)
            (in[TACHY_MAX(x - 1, 0)] + in[TACHY_MIN(x + 1, w - 1)]) + in[x];
 }
 
-// Sums along rows; inside, where no edge is near, in a loop that a compiler makes vectors of.
+// Sums along rows; the inside, away from edges, in a loop that the compiler vectorises.
 INLINE void sum_row(float *restrict out, const float *restrict in, int w)
 {
     for (int x = 0; x < TACHY_MIN(RADIUS, w); x++)
@@ -39,7 +39,7 @@ INLINE void box(float *restrict p, int w, int h, float *restrict rows)
     }
 }
 
-// Takes off the soft foot that the filter leaves beside an edge, and the soft shoulder.
+// Removes the soft foot that the filter leaves beside an edge, and the soft shoulder.
 INLINE float without_foot(float p)
 {
     const float foot = 255 * TACHY_SNAP_FOOT, knee = 255 * TACHY_SNAP_KNEE, slope = knee / (knee - foot);

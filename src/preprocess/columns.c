@@ -13,7 +13,7 @@ static const struct {
 #undef VERSION
 };
 
-// Bytes of a row that a lane's columns take: the first, and the one behind the last.
+// Bytes of a row that a lane's columns use: first and end.
 static void span(const struct tachy_pre_plane *s, int lane, int cols, int *begin, int *end)
 {
     const struct tachy_taps *t = &s->x;
@@ -122,8 +122,8 @@ static void fill_chunk(uint32_t *to, int rows, const struct down d[2], int k, bo
     to[2 * n + 3] = (uint32_t)c.line;
 }
 
-// Integer weights of an output's samples, of which the first is number `before` of its words: 16 bits each, high
-// and low bytes apart. Returns what a sum is multiplied by for 1/256 of a code value.
+// Integer weights of an output's samples, the first of which is number `before` of its words: 16 bits each, high and
+// low bytes separate. Returns the factor that scales a sum to 1/256 of a code value.
 static float fill_weights(uint32_t *to, const struct tachy_taps *t, int i, int bytes, int before)
 {
     const float *w = t->weight + (size_t)i * (size_t)t->max;
@@ -211,7 +211,7 @@ static void fill_lanes(const struct tachy_plan *plan, const int row_bytes[2], co
     }
 }
 
-// Returns the most chunks of a line.
+// Returns the largest number of chunks of a line.
 static int fill_lines(const struct tachy_plan *plan, int rows, uint32_t *to, uint32_t *begin)
 {
     int most = 0;

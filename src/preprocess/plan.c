@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-// Where the first chroma sample's centre lies, in luma pixels from the picture's edge
-// (H.273 chroma_sample_loc_type + 1). A luma sample's centre is at 0.5.
+// Position of the first chroma sample's centre, in luma pixels from the picture's edge (H.273 chroma_sample_loc_type +
+// 1). A luma sample's centre is at 0.5.
 static void chroma_site(int loc, double *x, double *y)
 {
     bool centre_x = loc == 2 || loc == 4 || loc == 6;

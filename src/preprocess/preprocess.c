@@ -170,7 +170,7 @@ static void fill(const struct target *o, int plane, const uint8_t *pixel, int x,
     }
 }
 
-// What the placed picture leaves free.
+// Fills the area that the placed picture leaves free.
 static void fill_borders(const tachy_preprocess *pre, const struct target *o,
                          const struct tachy_geometry *g)
 {

@@ -40,10 +40,10 @@ static void rows_scalar(const struct rows *r, int n, int16_t *dst)
     }
 }
 
-// Even and odd bytes of `vectors` times 32 columns apart. The odd ones are read as words with
-// the even byte below; what that adds is taken off at the end, where the half steps are added
-// too. Both saturate: cut products of dark samples may add up to less than what is taken off.
-// Rows of the next line, which mostly begins with the last row of this one, are asked for early.
+// Sums even and odd bytes of `vectors` times 32 columns separately. The odd ones are read as words with the even byte
+// below; what that adds is subtracted at the end, where the half steps are added too. Both saturate: truncated products
+// of dark samples may add up to less than the amount subtracted. Rows of the next line, which mostly starts with this
+// one's last row, are prefetched.
 INLINE void rows8_sum(const struct rows *r, int at, int vectors, __m256i even[], __m256i odd[])
 {
     const uint8_t *p = r->first + at;

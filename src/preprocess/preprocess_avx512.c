@@ -3,8 +3,8 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-// As preprocess_avx2.c, with vectors of 64 bytes, and masks where a row ends. Rotated
-// pictures take the AVX2 kernel: gathers are what they wait for.
+// As preprocess_avx2.c, with vectors of 64 bytes, and masks at the end of a row. Rotated pictures use the AVX2 kernel,
+// because they are limited by gathers.
 
 #define AVX512 TACHY_TARGET_AVX512
 #define INLINE static inline __attribute__((always_inline)) TACHY_TARGET_AVX512

@@ -16,7 +16,7 @@ enum {
 // Bytes that memory of tables grows by: a view that follows something needs a few more or less each time, and the driver's
 // calls for memory wait for the GPU.
 static const size_t TABLES = (size_t)32 << 10;
-static const size_t GRIDS = (size_t)256 << 20; // bytes for the grids of one launch, where one needs less
+static const size_t GRIDS = (size_t)256 << 20; // bytes for the grids of one launch, unless a single one needs more
 
 // Memory on the GPU that only grows.
 struct gpu_mem {
@@ -30,7 +30,7 @@ struct gpu_plan {
     struct gpu_mem taps;
 };
 
-// Where the images of a tensor lie; bytes.
+// Location of a tensor's images; bytes.
 struct target {
     cuda_address data;
     int64_t image, row, channel;
@@ -51,7 +51,7 @@ struct tachy_preprocess_gpu {
     int rows;
     enum tachy_cuda_pre_kernel kernel, ran;
 
-    // What the next launches take; frames share a plan's format and colour.
+    // Arguments of the next launches; frames share a plan's format and colour.
     const struct gpu_plan *group; // first plan of it
     struct tachy_cuda_preprocess launch;
     const struct gpu_plan *launch_plan[TACHY_CUDA_PRE_PLANS];
@@ -137,7 +137,7 @@ static int choose_tile(const struct tachy_plan *plan, int shapes)
     return 0;
 }
 
-// Of a turned picture, whose view is often new in each frame, the kernel works out the samples of each output by itself.
+// For a rotated picture, whose view often changes per frame, the kernel computes the samples of each output itself.
 static void set_axes(struct gpu_plan *p)
 {
     for (int s = 0; s < TACHY_PRE_SHAPES; s++) {
@@ -281,7 +281,7 @@ static struct tachy_cuda_pre_frame source_of(const tachy_frame *f, int planes)
     return to;
 }
 
-// What the launcher would have to find out each time is said here.
+// Sets values that the launcher would otherwise have to determine each time.
 static int start(struct tachy_preprocess_gpu *g, struct tachy_cuda_preprocess *l)
 {
     l->kernel = g->kernel;

@@ -3,8 +3,8 @@
 #if defined(__aarch64__)
 #include <arm_neon.h>
 
-// As preprocess_avx2.c, with vectors of 16 bytes. Rows are added up in 32 bits, exactly. Needs
-// only what every AArch64 processor has.
+// As preprocess_avx2.c, with vectors of 16 bytes. Rows are summed in 32 bits, exactly. Needs only base AArch64
+// instructions.
 
 #define INLINE static inline __attribute__((always_inline))
 

@@ -3,9 +3,8 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-// tachy_ref_signature() with groups of 8 pixels, four groups at a time. Rows are taken four
-// together, so that the sums are read and written a quarter as often as the picture. There is no
-// AVX-512 version: this one is faster than memory brings a picture.
+// tachy_ref_signature() with groups of 8 pixels, four groups at a time. Four rows are processed together, so that the
+// sums are read and written a quarter as often. There is no AVX-512 version: this one is already limited by memory.
 
 #define INLINE static inline __attribute__((always_inline)) TACHY_TARGET_AVX2
 

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-// What is kept for one GPU.
+// Objects kept for one GPU.
 struct device {
     struct device *next;
     struct tachy_gpu *gpu;
@@ -70,7 +70,7 @@ static int open_device(struct device *c, int ordinal, const struct tachy_log *lo
     return err;
 }
 
-// That of the frame's GPU.
+// The entry of the frame's GPU.
 static int device_of(struct tachy_signature_gpu **pg, int ordinal, struct device **out, const struct tachy_log *log)
 {
     if (!*pg && !(*pg = calloc(1, sizeof(**pg))))

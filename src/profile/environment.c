@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-// What a figure depends on besides the program: machine, clocks, versions, settings.
+// Conditions that a figure depends on besides the program: machine, clocks, versions, settings.
 
 static void copy(json_t *to, const json_t *from, const char *key)
 {
@@ -24,7 +24,7 @@ static double read_mhz(const char *path)
     return (double)khz * 1e-3;
 }
 
-// Of the first core now; 0: the system does not say.
+// Of the first core now; 0: unknown.
 static double current_mhz(void)
 {
     double mhz = read_mhz("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq");

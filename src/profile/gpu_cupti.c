@@ -6,9 +6,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-// CUPTI hands over buffers full of records, on a thread of its own and without a way to say
-// whose they are: so there is one collector in a process. Memory is constant: a few buffers, a
-// ring of the newest records and a bounded table of names.
+// CUPTI delivers buffers of records on its own thread, without saying whose they are: so there is one collector per
+// process. Memory is bounded: a few buffers, a ring of the newest records and a bounded table of names.
 
 enum { BUFFERS = 8, MAX_NAMES = 4096, NAME_SLOTS = 4 * MAX_NAMES, MAX_NAME = 2048 };
 static const size_t buffer_bytes = (size_t)1 << 20;
@@ -40,7 +39,7 @@ static struct {
 
 static const int kinds[] = {CUPTI_CONCURRENT_KERNEL, CUPTI_MEMCPY, CUPTI_MEMSET, CUPTI_MEMCPY_PEER};
 
-// "int f<float>(int)" for "_Z1fIfEii" where a C++ library is at hand.
+// "int f<float>(int)" for "_Z1fIfEii" if a C++ library is loaded.
 static char *readable(const char *mangled)
 {
     static char *(*demangle)(const char *, char *, size_t *, int *);
@@ -319,8 +318,8 @@ void gpu_collector_close(struct gpu_collector **pc)
 
 void gpu_collector_flush(struct gpu_collector *c)
 {
-    // What is complete, then the rest: a kernel that runs just now comes without its end and is
-    // counted as untimed. The callbacks take the lock.
+    // Flushes complete records, then the rest: a kernel that is running now comes without its end and is counted as
+    // untimed. The callbacks take the lock.
     c->cupti->flush(0);
     c->cupti->flush(CUPTI_FLUSH_FORCED);
     struct tachy_tick_anchor now = anchor(c->cupti);

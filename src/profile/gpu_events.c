@@ -4,11 +4,10 @@
 
 #include <stdlib.h>
 
-// Events say how far apart two moments of the GPU were, in milliseconds as float32. To place
-// them on the host's clock, an event on a stream of its own is paired with it: tightly when the
-// timer opens and closes, when the thread may wait, and about every second in between, without
-// waiting. The newest of these is what others are counted from, so that float32 stays exact to
-// 0.1 us.
+// Events give the distance between two moments of the GPU, in milliseconds as float32. To place them on the host's
+// clock, an event on a separate stream is paired with that clock: tightly when the timer opens and closes, when the
+// thread may wait, and about once per second in between, without waiting. Others are measured from the newest of these,
+// so that float32 stays exact to 0.1 us.
 
 enum { DEPTH = 256, PAIRS = 8, MORE_PAIRS = 64 };
 static const uint64_t pair_every_ns = 1000000000, max_slack_ns = 50000;
@@ -65,8 +64,8 @@ static double since_base(struct tachy_gpu_timer *t, cuda_event e)
                                                               : 0;
 }
 
-// One pairing while the thread waits; how many ns the host's reading may be off. It asks again and
-// again at first: where it slept, the system might take its time to wake it.
+// One pairing while the thread waits; returns the uncertainty of the host's reading in ns. It polls at first: if it
+// slept, the system might be slow to wake it.
 static uint64_t pair(struct tachy_gpu_timer *t, struct tachy_tick_anchor *a)
 {
     struct gpu_clock *c = &t->clock;
@@ -87,7 +86,7 @@ static uint64_t pair(struct tachy_gpu_timer *t, struct tachy_tick_anchor *a)
     return after - before;
 }
 
-// The best of a few, and of more where the thread is held up again and again.
+// The best of a few pairings, and of more if the thread is delayed repeatedly.
 static struct tachy_tick_anchor tightest(struct tachy_gpu_timer *t, uint64_t *slack)
 {
     struct tachy_tick_anchor best = {0}, a = {0};
@@ -200,7 +199,7 @@ static void take(struct tachy_gpu_timer *t, const struct interval *v,
     uint64_t start = to_ticks(start_ns, &t->start, now);
     uint64_t end = to_ticks(start_ns + (uint64_t)busy, &t->start, now);
     uint64_t asked = to_ticks(v->host_ns, &t->start, now);
-    // The wait: behind what was enqueued before it.
+    // The wait: for work that was enqueued before it.
     tachy_prof_add(t->prof, v->step, v->item, start, end, start > asked ? start - asked : 0);
     if (!t->copies)
         count_work(t->sums, v, busy);

@@ -9,8 +9,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-// A thread of its own asks the driver for the sensors of every GPU, some tens of microseconds
-// each time. Memory is constant: a ring of samples and the figures of all.
+// A thread asks the driver for the sensors of every GPU, which takes some tens of microseconds each time. Memory is
+// bounded: a ring of samples and the totals.
 
 enum { SAMPLES = 1 << 13 };
 
@@ -99,7 +99,7 @@ static struct gpu_sample sample_of(const uint64_t w[TACHY_RING_WORDS])
     };
 }
 
-// A reading of up to 16 bits; UNKNOWN where the call is missing or fails.
+// A reading of up to 16 bits; UNKNOWN if the call is missing or fails.
 #define READ(fn, ...) (nvml->fn && nvml->fn(__VA_ARGS__) == NVML_OK)
 static uint16_t small(bool ok, const unsigned *v) // *v may be written while `ok` is found out
 {

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-// What the GPU's side shows in the table, the JSON and the trace.
+// The GPU part of the table, the JSON and the trace.
 
 enum { TOP_TEXT = 10, TRACE_PID = 100 }; // a process in the trace for each device
 
@@ -70,7 +70,7 @@ static int by_start(const void *a, const void *b)
     return (x->start > y->start) - (x->start < y->start);
 }
 
-// What `n` stretches cover together; *sum: added up.
+// Length of the union of `n` intervals; *sum: their total length.
 static uint64_t covered(struct stretch *s, size_t n, uint64_t *sum)
 {
     uint64_t total = 0, end = 0;
@@ -87,7 +87,7 @@ static uint64_t covered(struct stretch *s, size_t n, uint64_t *sum)
     return total;
 }
 
-// Of the kept spans of a step on all GPU lanes.
+// The kept spans of a step on all GPU lanes.
 static struct stretch *step_stretches(const struct tachy_profile *p, int step,
                                       size_t *n)
 {

@@ -40,7 +40,7 @@ void tachy_light_times(const struct tachy_light *l, struct tachy_light_times *t)
     memcpy(t->link_copies, l->link_copies, sizeof(t->link_copies));
 }
 
-// What each resource costs a frame of one GPU.
+// Cost of a frame on each resource of one GPU.
 static void sum_up(const struct tachy_light_times *t, double decoded, struct tachy_resource_stats all[TACHY_RESOURCE_COUNT])
 {
     for (int r = 0; r < TACHY_RESOURCE_COUNT; r++)
@@ -64,7 +64,7 @@ static double part_of(const struct tachy_summary *sum, int n, int i)
 // One for all GPUs' frames.
 static bool shared(enum tachy_resource r) { return r == TACHY_RESOURCE_CORES || r == TACHY_RESOURCE_NVENC; }
 
-// Of each GPU's own resources that with the most to do counts.
+// For the GPUs' own resources, the one with the most work counts.
 static double of_a_frame(enum tachy_resource r, double sum, double other)
 {
     return shared(r) ? sum + other : TACHY_MAX(sum, other);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// ONNX Runtime's operator profile: a JSON array with an event a line. It is read line by line,
-// because the whole may be larger than what one wants in memory; single runs go into a ring.
+// ONNX Runtime's operator profile: a JSON array with one event per line. It is read line by line, because the whole may
+// be too large for memory; single runs go into a ring.
 
 enum { MAX_OPERATORS = 100000 }; // names; a model has hundreds
 
@@ -13,7 +13,7 @@ struct reader {
     struct tachy_profile *p;
     struct profile_ops *ops;
     uint64_t start_ns; // what the file's times count from
-    uint32_t last;     // operator of the last event: the next is often the one behind it
+    uint32_t last;     // operator of the last event: the next is often the one after it
 };
 
 static int lane_of(const struct tachy_profile *p, long tid)

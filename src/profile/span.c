@@ -29,7 +29,7 @@ uint64_t tachy_ring_read(const struct tachy_ring *r, uint64_t (*out)[TACHY_RING_
         for (int i = 0; i < TACHY_RING_WORDS; i++)
             out[n - begin][i] =
                 atomic_load_explicit(&r->word[n & r->mask][i], memory_order_acquire);
-    // What was added meanwhile has replaced the oldest; the next may be half written.
+    // Records added meanwhile have replaced the oldest; the next may be half written.
     uint64_t now = atomic_load_explicit(&r->count, memory_order_acquire);
     uint64_t valid = now + 1 > capacity ? now + 1 - capacity : 0;
     valid = TACHY_MIN(TACHY_MAX(valid, begin), end);

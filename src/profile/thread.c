@@ -4,7 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// What the scheduler counts of a thread: time on a core, and time ready without one.
+// The scheduler's counts for a thread: time on a core, and time ready without one.
 
 static bool read_schedstat(int tid, uint64_t *cpu_ns, uint64_t *queued_ns)
 {

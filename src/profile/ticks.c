@@ -24,8 +24,8 @@ static uint64_t read_counter(void)
 #endif
 }
 
-// The processor promises a constant rate, and the system has not found its cores apart: then
-// it would no longer offer the counter as a clock source.
+// True if the processor promises a constant rate and the system still offers the counter as a clock source: it stops
+// doing so if it finds the cores' counters apart.
 static bool counter_is_steady(void)
 {
 #if defined(__aarch64__)

@@ -4,11 +4,10 @@
 
 #include <stdio.h>
 
-// How it is told. A pipeline is as fast as the part that never waits, so the part is found by
-// who waits: the source's thread is held back where what follows is slower, the sink's is starved
-// where what precedes is, workers are idle on either side's account. What the part spends its
-// time on then names the limit. The expected gain comes from the same figures: the seconds a
-// frame that each part allows are computed again with the limit taken out (verdict_gain.c).
+// Method: a pipeline is as fast as the part that never waits, so that part is found by who waits. The source's thread
+// is held back if the parts after it are slower, the sink's is starved if those before it are, and workers are idle
+// because of either. The main activity of the part then names the limit. The expected gain comes from the same figures:
+// the seconds per frame of each part are recomputed without the limit (verdict_gain.c).
 
 static const char *const names[TACHY_LIMIT_COUNT] = {
     "none", "decode", "stage",   "transfer",      "engine",          "encode",
@@ -42,7 +41,7 @@ static enum tachy_limit limit_of_step(const struct tachy_verdict_in *in, int ste
                                                      : TACHY_LIMIT_STAGE;
 }
 
-// Of the workers' steps that have one of the flags; -1: there is none.
+// The longest of the workers' steps with one of the flags; -1: there is none.
 static int longest_with(const struct tachy_verdict_in *in, unsigned flags)
 {
     int best = -1;
@@ -58,14 +57,14 @@ static int longest_step(const struct tachy_verdict_in *in)
     return TACHY_MAX(longest_with(in, 0), (int)TACHY_STEP_DECODE);
 }
 
-// Of the model that a limit of models is about.
+// The step of the model that limits.
 static int model_step(const struct tachy_verdict_in *in)
 {
     int step = in->batched >= 0 ? in->batched : longest_with(in, TACHY_STEP_MODEL);
     return step >= 0 ? step : longest_step(in);
 }
 
-// Whose limit it is, if the choice does not say.
+// The step of a limit, if the choice does not give one.
 static int step_of(enum tachy_limit l, const struct tachy_verdict_in *in)
 {
     switch (l) {
@@ -87,7 +86,7 @@ static int step_of(enum tachy_limit l, const struct tachy_verdict_in *in)
 
 // Shares of the time that each part waited for others, 0..1.
 struct waits {
-    double held, idle, engine, starved; // engine: of its own threads; 1 without
+    double held, idle, engine, starved; // engine: with its own threads; 1 without
 };
 
 static double share(double s, double of) { return of > 0 ? TACHY_CLAMP(s / of, 0.0, 1.0) : 0; }

@@ -2,8 +2,7 @@
 
 #include "base/base.h"
 
-// What a run would gain if its limit vanished: the seconds a frame that each part allows, with
-// the limit and without.
+// Gain of a run if its limit vanished: seconds per frame of each part, with the limit and without.
 
 // CPU time of threads that are not ours (those of codecs and of the engine) belongs to whoever
 // waited for them: shared out by the time that each stage waited and neither computed nor slept
@@ -55,7 +54,7 @@ static double free_cores(const struct tachy_verdict_in *in)
     return TACHY_CLAMP(in->cores - in->other_cpu_s / in->seconds, 0.0, in->cores);
 }
 
-// Whether its threads want a core all the time.
+// True if its threads want a core all the time.
 static bool wants_cores(const struct verdict_stage *s, double seconds)
 {
     return s->cpu_s + s->queued_s >= 0.8 * seconds * TACHY_MAX(s->threads, 1);
@@ -73,8 +72,8 @@ bool verdict_cores_busy(const struct tachy_verdict_in *in)
             wants_cores(&in->sink, in->seconds) || queued(in) >= 0.5 * in->seconds);
 }
 
-// Cores that this process can have: what it used and what was idle; where it wanted little and
-// got most of that, it would have got more.
+// Cores that this process can have: those it used and those that were idle; if it wanted little and got most of that,
+// it would have got more.
 static double cores_for(const struct tachy_verdict_in *in, bool cores_busy)
 {
     double used = in->process_cpu_s / in->seconds, cores = TACHY_MAX(free_cores(in), used);
@@ -84,8 +83,8 @@ static double cores_for(const struct tachy_verdict_in *in, bool cores_busy)
     return TACHY_CLAMP(cores, 0.1, in->cores);
 }
 
-// Seconds that a stage takes by itself. Where the cores are the limit, waiting for one is not
-// the stage's own; else it is others' doing and stays.
+// Seconds that a stage takes itself. If the cores are the limit, waiting for one is not the stage's own time; otherwise
+// others cause it, and it stays.
 static double own(const struct verdict_stage *s, bool cores_busy)
 {
     double queued = cores_busy ? s->queued_s : 0;
@@ -102,8 +101,8 @@ static double bound(const struct tachy_verdict_in *in, double cores, bool cores_
     return t / (double)in->frames;
 }
 
-// Takes `s` seconds out of a stage, and the CPU time that was in them: `cpu` of the process, of
-// which the stage's own threads had their part.
+// Removes `s` seconds from a stage, with the CPU time in them: `cpu` of the process, of which the stage's own threads
+// had their part.
 static void take(struct tachy_verdict_in *in, struct verdict_stage *st, double s, double cpu)
 {
     double left = st->busy_s > 0 ? TACHY_CLAMP(1 - s / st->busy_s, 0.0, 1.0) : 0;
@@ -142,7 +141,7 @@ static void cool(struct tachy_verdict_in *in)
     in->process_cpu_s *= faster;
 }
 
-// Every run full: what a run costs beside its pictures is shared by more of them.
+// Makes every run full: the fixed cost of a run is shared by more pictures.
 static void fill_batches(struct tachy_verdict_in *in, int step)
 {
     double model = in->step_busy_s[step];
@@ -208,7 +207,7 @@ double verdict_gain(const struct tachy_verdict_in *in, const struct tachy_verdic
     }
     struct tachy_verdict_in rest = *in;
     remove_limit(&rest, v);
-    // What no part explains (hand-overs, filling and draining) stays as it is.
+    // Time that no part explains (hand-overs, filling and draining) stays.
     double next = bound(&rest, cores, busy) + TACHY_MAX(period - now, 0.0);
     return TACHY_MAX(period / TACHY_MAX(next, 1e-9), 1.0);
 }

@@ -145,7 +145,7 @@ static void set_without(struct tachy_verdict *v, const struct tachy_verdict_in *
         snprintf(v->without, sizeof(v->without), "if %s cost nothing", gerund(v, in));
 }
 
-// What stands in brackets and begins with a dash is to be added to the command as it is; bench/verdict does so.
+// Text in brackets that begins with a dash is an option to add to the command unchanged; bench/verdict does so.
 static void advise(struct tachy_verdict *v, const char *fmt, ...) TACHY_PRINTF(2, 3);
 static void advise(struct tachy_verdict *v, const char *fmt, ...)
 {
@@ -265,7 +265,7 @@ static void add_stages(struct tachy_verdict *v, const struct tachy_verdict_in *i
         in->process_cpu_s / in->seconds, in->cores, in->other_cpu_s / in->seconds);
 }
 
-// What only this limit is told from.
+// Adds the evidence that is specific to this limit.
 static void add_special(struct tachy_verdict *v, const struct tachy_verdict_in *in)
 {
     if (v->limit == TACHY_LIMIT_SOURCE_RATE)

@@ -81,7 +81,7 @@ void tachy_yuv_codes_between(struct tachy_yuv_codes *k, const struct tachy_yuv_s
 
 static bool is_bytes(const struct tachy_rgb_picture *p) { return p->type <= TACHY_RGB_BYTES4; }
 
-// Where component c (R, G, B) of a pixel lies.
+// Address of component c (R, G, B) of a pixel.
 static uint8_t *component(const struct tachy_rgb_picture *p, int c, int x, int y)
 {
     static const int bytes[] = {[TACHY_RGB_F16] = 2, [TACHY_RGB_F32] = 4};
@@ -104,7 +104,7 @@ static int code_at(const struct tachy_rgb_picture *p, int c, int x, int y)
         memcpy(&half, at, sizeof(half));
         v = tachy_ref_float(half);
     }
-    v = v > 0 ? v : 0; // false for NaN, which fmaxf() keeps where it is a signalling one
+    v = v > 0 ? v : 0; // false for NaN; fmaxf() would return a signalling NaN
     return (int)lrintf((v < 1 ? v : 1) * TACHY_RGB_WHITE);
 }
 

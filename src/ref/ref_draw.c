@@ -17,7 +17,7 @@ float tachy_ref_cover(const struct tachy_shape *s, int x, int y)
     return clamp(s->radius + 0.5f - sqrtf(ex * ex + ey * ey), 0, 1) * fminf(2 * s->radius, 1);
 }
 
-// How far from its middle line a shape reaches.
+// How far a shape reaches from its centre line.
 static float reach(const struct tachy_shape *s) { return s->radius < 0 ? 0 : s->radius + 0.5f; }
 
 void tachy_ref_rows(const struct tachy_shape *s, int height, int *y0, int *y1)
@@ -80,7 +80,7 @@ void tachy_ref_draw(const struct tachy_canvas *c, const struct tachy_shape *shap
             draw_component(c, &shapes[k], i, i ? c->chroma_x : 0, i ? c->chroma_y : 0);
 }
 
-// How many of a cell's pixels are in the mask, by columns x0..x1 and rows y0..y1 of it.
+// Number of a cell's pixels in the mask, by columns x0..x1 and rows y0..y1 of it.
 static int count(const uint8_t *mask, ptrdiff_t stride, int x0, int x1, int y0, int y1)
 {
     int n = 0;
@@ -108,7 +108,7 @@ static void tint_component(const struct tachy_canvas *c, const struct tachy_shap
     }
 }
 
-// The same where a cell is a pixel of one byte: what becomes of each value is known beforehand.
+// As above if a cell is a pixel of one byte: the result for each value is computed in advance.
 static void tint_bytes(const struct tachy_canvas *c, const struct tachy_shape *s, const uint8_t *mask, ptrdiff_t stride, int i)
 {
     const int left = (int)s->x0, top = (int)s->y0, right = lower((int)s->x1, c->width), bottom = lower((int)s->y1, c->height);

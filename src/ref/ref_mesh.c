@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdbool.h>
 
-// Twice the area of a, b and (x, y), positive where that lies to the right of the way from a to b, y
-// going down.
+// Twice the signed area of a, b and (x, y): positive if that lies to the right of the direction from a to b, with y
+// pointing down.
 static int64_t side(const int64_t a[2], const int64_t b[2], int64_t x, int64_t y)
 {
     return (b[0] - a[0]) * (y - a[1]) - (b[1] - a[1]) * (x - a[0]);

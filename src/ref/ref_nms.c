@@ -11,7 +11,7 @@ int tachy_ref_overlap(const float a[4], const float b[4], float most)
     return common > most * (both - common);
 }
 
-// The best box after `last`: of all that come behind it in the order of scores, the first.
+// The next box after `last` in the order of scores.
 static int next_best(const float *score, int n, int last)
 {
     int best = -1;

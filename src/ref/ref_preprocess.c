@@ -4,8 +4,8 @@
 
 size_t tachy_pre_scratch(const struct tachy_pre_plane *p)
 {
-    // Floats here; the vector versions keep an interleaved 16-bit line and up to three
-    // separate ones, each with 64 samples of room behind it.
+    // Floats here; the vector versions keep an interleaved 16-bit line and up to three separate ones, each with room
+    // for 64 samples after it.
     size_t samples = (size_t)(p->x.hi - p->x.lo + 64) * (size_t)p->components;
     return TACHY_ALIGN(samples * 2 * sizeof(float), (size_t)64);
 }

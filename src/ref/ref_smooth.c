@@ -13,7 +13,8 @@ struct plane {
     int width, height;
 };
 
-// Mean of f(x, y) over the window around a pixel, edges repeated. which: 0 guide, 1 mask, 2 guide^2, 3 guide * mask, 4 mask^2.
+// Mean of f(x, y) over the window around a pixel, edges repeated. which: 0 guide, 1 mask, 2 guide^2, 3 guide * mask, 4
+// mask^2.
 static double mean(struct plane p, const uint8_t *guide, const double *mask, int which, int x, int y)
 {
     double sum = 0;
@@ -40,7 +41,7 @@ void tachy_ref_snap(double *mask, double *edge, const uint8_t *guide, int width,
     size_t n = (size_t)width * (size_t)height;
     double *slope = malloc(3 * n * sizeof(double)), *offset = slope + n, *spread = offset + n;
     if (!slope)
-        abort(); // of checks alone
+        abort(); // only in checks
     for (int y = 0, i = 0; y < height; y++)
         for (int x = 0; x < width; x++, i++) {
             double m[5];

@@ -14,7 +14,7 @@
 
 enum { BLOCK = 64 }; // rows that stay in the cache while all queries go over them
 
-// What a search is, for all threads.
+// A search, shared by all threads.
 struct search {
     const struct tachy_rows *r;
     const float *queries;
@@ -29,7 +29,7 @@ static bool worse(const struct tachy_hit *a, const struct tachy_hit *b)
     return a->score < b->score || (a->score == b->score && a->row > b->row);
 }
 
-// Moves the first element of a heap to where it belongs.
+// Moves the first element of a heap to its place.
 static void sink(struct tachy_hit *h, int n)
 {
     for (int i = 0, child; (child = 2 * i + 1) < n; i = child) {

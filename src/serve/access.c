@@ -9,7 +9,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-// Where something is served, and to whom.
+// The address of a server, and who may use it.
 
 enum { TOKEN_MIN = 16, TOKEN_MAX = 1024 };
 

@@ -62,7 +62,7 @@ struct tachy_server {
 
 static int64_t now_ms(void) { return (int64_t)(tachy_now_ns() / 1000000u); }
 
-// It keeps us waiting. Who waits for us is in nobody's way.
+// True if we wait for the caller; a caller that waits for us disturbs nobody.
 static bool is_awaited(const struct caller *c) { return c->state == CALLER_SENDS || c->state == CALLER_READS; }
 static bool is_served(const struct caller *c) { return is_awaited(c) || c->state == CALLER_WAITS; }
 
@@ -258,7 +258,7 @@ static bool is_allowed(const tachy_server *s, struct MHD_Connection *from)
     return right;
 }
 
-// What is refused as soon as its headers are there: it sends no body. 0: nothing.
+// The status of a request that is refused after its headers, before any body. 0: not refused.
 static unsigned refusal(const tachy_server *s, struct MHD_Connection *from, const char *url, const char *method,
                         const char **why)
 {

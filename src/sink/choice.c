@@ -136,8 +136,8 @@ static bool is_delivery(enum AVCodecID id)
            id == AV_CODEC_ID_AV1 || id == AV_CODEC_ID_MPEG4;
 }
 
-// The frames' own format where the encoder takes it, else the nearest. Grey and RGB become
-// 4:2:0 in codecs that are made to be played: few players take grey or RGB streams.
+// The frames' own format if the encoder takes it, else the nearest. Grey and RGB become 4:2:0 in codecs meant for
+// playback: few players support grey or RGB streams.
 static enum AVPixelFormat own_format(const AVCodec *c, enum AVPixelFormat from)
 {
     const enum AVPixelFormat *list = tachy_encoder_formats(c);
@@ -181,7 +181,7 @@ static int fix_odd(struct tachy_choice *c, const struct tachy_video_info *info, 
     return TACHY_OK;
 }
 
-// Whether the container says how its pictures are to be turned.
+// True if the container stores the rotation of its pictures.
 static bool says_rotation(const AVOutputFormat *c, const struct tachy_video_info *info)
 {
     static const char *const mov[] = {"mp4", "mov", "ipod", "3gp", "3g2", "f4v", "psp", "ismv"};
@@ -240,8 +240,7 @@ static int choose_format(struct tachy_choice *c, const struct tachy_sink_params 
 
 // ---- colour
 
-// Tags follow the frames. What changes between RGB and YUV gets the matrix and range of the
-// pictures that the encoder is given.
+// Tags follow the frames. A conversion between RGB and YUV uses the matrix and range of the encoder's pictures.
 static void choose_color(struct tachy_choice *c, const struct tachy_video_info *info)
 {
     enum AVPixelFormat from = tachy_pix_to_av(info->format);
@@ -276,7 +275,7 @@ static void use_encoder(struct tachy_choice *c, const AVCodec *codec, bool nvenc
     c->format = AV_PIX_FMT_NONE;
 }
 
-// Pictures that were made on the GPU stay there where the encoder takes them as they are.
+// True if pictures made on the GPU stay there, because the encoder takes them unchanged.
 static bool prefer_surfaces(struct tachy_choice *c, const struct tachy_sink_params *p,
                             const struct tachy_video_info *info)
 {
@@ -293,7 +292,7 @@ static bool prefer_surfaces(struct tachy_choice *c, const struct tachy_sink_para
     return true;
 }
 
-// Whether the GPU's encoder can do what was asked for; `why` says what is against it.
+// True if the GPU's encoder can do the request; otherwise `why` gives the reason.
 static bool nvenc_fits(struct tachy_choice *c, const struct tachy_sink_params *p,
                        const struct tachy_video_info *info, char why[300])
 {
@@ -324,7 +323,7 @@ static int prefer_nvenc(struct tachy_choice *c, const struct tachy_sink_params *
         if (nvenc_fits(c, p, info, why)) {
             tachy_msg(p->log, TACHY_LOG_INFO, "encoder: %s on GPU %d, which reads the pictures from %s memory", gpu->name,
                       p->gpu, c->surface.format ? "its" : "host");
-            use_encoder(c, gpu, true); // what it warns of is said when the format is chosen
+            use_encoder(c, gpu, true); // it logs warnings when the format is chosen
             return TACHY_OK;
         }
     }

@@ -3,8 +3,8 @@
 #include <libavutil/opt.h>
 #include <stdlib.h>
 
-// Packets of a stream that falls silent hold back the others for at most this long (us):
-// lossless 4K video has 300 MB a second.
+// Packets of a stream that falls silent hold back the others for at most this long (us): lossless 4K video has 300 MB
+// per second.
 enum { INTERLEAVE = 1000000 };
 
 static const char *nearest_format(const char *name)

@@ -24,7 +24,7 @@ const char *tachy_nvenc_preset(const char *preset)
     return preset;
 }
 
-// `cq` is what counts only where no bit rate is set, which FFmpeg's default is. One that was asked for is set already.
+// `cq` is only used without a bit rate, which FFmpeg sets by default. A requested bit rate is set already.
 int tachy_nvenc_options(AVDictionary **options, const char *crf, int gpu)
 {
     bool ok = av_dict_set(options, "rc", "vbr", 0) >= 0 && av_dict_set(options, "b", "0", AV_DICT_DONT_OVERWRITE) >= 0 &&
@@ -66,7 +66,7 @@ int tachy_nvenc_try(const AVCodec *codec, const AVDictionary *options, enum AVPi
     return ret >= 0 ? TACHY_OK : tachy_err_from_av(ret);
 }
 
-// What surfaces are not good for shows when one is registered, so one goes through.
+// Problems with surfaces show when one is registered, so one is encoded.
 static int encode_one(AVCodecContext *ctx, tachy_encoder_gpu *g)
 {
     AVPacket *packet = av_packet_alloc();

@@ -172,7 +172,7 @@ int tachy_output_open_in(struct tachy_output *o, const char *url, const char *di
     return open_part(o, dir);
 }
 
-// Until the pipe takes more. ETIMEDOUT: it was asked to stop, and nothing was taken for long.
+// Waits until the pipe takes more. ETIMEDOUT: a stop was requested, and nothing was taken for long.
 static int wait_for_reader(const struct tachy_output *o)
 {
     static const uint64_t GRACE = 2000000000u;
@@ -180,7 +180,7 @@ static int wait_for_reader(const struct tachy_output *o)
     for (;;) {
         struct pollfd p = {.fd = o->fd, .events = POLLOUT};
         if (poll(&p, 1, o->stop ? 50 : -1) > 0)
-            return 0; // also where the reader has gone, which write() tells
+            return 0; // also if the reader has gone, which write() reports
         if (!asked && __atomic_load_n(o->stop, __ATOMIC_RELAXED))
             asked = tachy_now_ns();
         if (asked && tachy_now_ns() - asked > GRACE)
@@ -255,7 +255,7 @@ int tachy_output_fail(struct tachy_output *o)
     return err;
 }
 
-// rename() that does not replace a file where the system can do that in one step.
+// Renames without replacing a file, if the system can do that in one step.
 static int rename_new(const char *from, const char *to)
 {
 #if defined(SYS_renameat2) && defined(RENAME_NOREPLACE)

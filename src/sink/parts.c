@@ -67,14 +67,14 @@ static int check_parts(const tachy_sink *s, const json_t *sizes)
     return TACHY_OK;
 }
 
-// What parts of ten seconds hold; every run must come to the same.
+// Frames in parts of ten seconds; every run must get the same number.
 static int64_t default_frames(const struct tachy_video_info *info)
 {
     double fps = info->fps.num > 0 && info->fps.den > 0 ? (double)info->fps.num / info->fps.den : 25;
     return TACHY_CLAMP((int64_t)(10 * fps + 0.5), 1, 1 << 20);
 }
 
-// Whether so many frames fill these parts.
+// True if that many frames fill these parts.
 static bool fits(const tachy_sink *s)
 {
     return s->part_frames >= 1 && s->part_frames <= 1000000000 && s->frames >= 0 &&

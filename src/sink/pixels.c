@@ -9,7 +9,7 @@
 struct tachy_pixels {
     struct tachy_pixels_params p;
     struct SwsContext *sws;
-    // What sws was made for.
+    // Parameters of the current sws.
     enum AVPixelFormat format;
     int width, height;
     struct tachy_color color;
@@ -75,8 +75,7 @@ static const int *coefficients(uint8_t matrix)
     }
 }
 
-// The ranges have to be known before sws_init_context(): it takes a plain copy for granted
-// where the formats are the same.
+// The ranges must be set before sws_init_context(), which otherwise assumes a plain copy if the formats are equal.
 static struct SwsContext *open_sws(const tachy_pixels *p, bool full_in, bool full_out)
 {
     const struct {
@@ -116,7 +115,7 @@ static int setup(tachy_pixels *p, const AVFrame *in, struct tachy_color color)
     if ((dst.matrix == 2 || !dst.matrix) && !is_rgb(in->format))
         dst.matrix = src.matrix;
     dst = tachy_pixels_resolve(dst, p->p.format, p->p.width, p->p.height);
-    // An RGB side has no matrix of its own: the YUV side's is used for both.
+    // An RGB side has no matrix: the YUV side's is used for both.
     uint8_t from = is_rgb(in->format) ? dst.matrix : src.matrix;
     uint8_t to = is_rgb(p->p.format) ? src.matrix : dst.matrix;
     p->sws = open_sws(p, src.range == AVCOL_RANGE_JPEG, dst.range == AVCOL_RANGE_JPEG);
@@ -130,7 +129,7 @@ static int setup(tachy_pixels *p, const AVFrame *in, struct tachy_color color)
     return TACHY_OK;
 }
 
-// Whether a grey plane is the luma plane of this planar YUV format.
+// True if a grey plane is the luma plane of this planar YUV format.
 static bool same_luma(enum AVPixelFormat gray, enum AVPixelFormat yuv)
 {
     const AVPixFmtDescriptor *a = av_pix_fmt_desc_get(gray), *b = av_pix_fmt_desc_get(yuv);
@@ -189,8 +188,7 @@ static int convert(tachy_pixels *p, const AVFrame *in, struct tachy_color color,
     return TACHY_OK;
 }
 
-// Whether the picture is already as wanted: a wanted range or matrix that is unspecified is
-// any.
+// True if the picture is already as wanted; an unspecified wanted range or matrix matches any.
 static bool fits(const tachy_pixels *p, const AVFrame *in, struct tachy_color color)
 {
     const struct tachy_color want = p->p.color;

@@ -15,7 +15,7 @@ enum { RECORD_MAX = 64 << 20 };
 char *tachy_record_dir(const char *url)
 {
     const char *file = tachy_output_file(url);
-    char *real = file ? realpath(file, NULL) : NULL; // a link's parts lie beside what it points to
+    char *real = file ? realpath(file, NULL) : NULL; // for a link the parts lie beside its target
     char *dir = file ? tachy_asprintf("%s.tachy", real ? real : file) : NULL;
     free(real);
     return dir;

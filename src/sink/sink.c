@@ -157,7 +157,7 @@ static bool is_fatal(int err)
     return err == TACHY_ERR_NO_SPACE || err == TACHY_ERR_IO || err == TACHY_ERR_LIMIT;
 }
 
-// What comes out of the filters now that `f` has gone in; NULL: all that is left.
+// Writes the filters' output after `f` went in; NULL: all that is left.
 static int write_filtered(tachy_sink *s, tachy_frame *f, const struct tachy_result *r)
 {
     tachy_frame *made;

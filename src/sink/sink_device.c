@@ -29,7 +29,7 @@ struct device {
     enum AVPixelFormat format;
     struct tachy_upright upright;
     uint8_t *picture;
-    size_t bytes; // of a picture; pix.sizeimage may be more, whole pages, but readers expect these
+    size_t bytes; // per picture; pix.sizeimage may be more, whole pages, but readers expect this number
 };
 
 static struct device *device_of(const tachy_sink *s) { return (struct device *)(uintptr_t)s->priv; }
@@ -59,7 +59,7 @@ static bool is_bt601(struct tachy_color c) { return c.matrix == AVCOL_SPC_SMPTE1
 // Bytes of a row of the first plane, at least.
 static uint32_t row_of(const struct v4l2_pix_format *p) { return p->pixelformat == V4L2_PIX_FMT_YUYV ? (p->width + 1) / 2 * 4 : p->width; }
 
-// Of a picture; 0: the format has no room for it.
+// Bytes of a picture; 0: the format's buffer is too small.
 static size_t bytes_of(const struct v4l2_pix_format *p)
 {
     uint64_t luma = (uint64_t)p->bytesperline * p->height, chroma = (uint64_t)(p->bytesperline + 1) / 2 * ((p->height + 1) / 2);
@@ -68,7 +68,7 @@ static size_t bytes_of(const struct v4l2_pix_format *p)
     return room ? all : 0;
 }
 
-// Of what it may take: the driver puts its own format and size in the place of those that it does not.
+// Sets a format that it may support: the driver replaces an unsupported format or size by its own.
 static int set_format(tachy_sink *s, int width, int height, bool bt601)
 {
     struct device *d = device_of(s);

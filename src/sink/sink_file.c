@@ -33,7 +33,7 @@ static int file_open(tachy_sink *s)
     return tachy_choice_check(&s->params, p->format);
 }
 
-// ---- what is said of the video stream besides its pictures
+// ---- metadata of the video stream
 
 static int add_side_data(AVStream *st, enum AVPacketSideDataType type, const void *data, size_t size)
 {
@@ -94,8 +94,8 @@ static bool is_eyes(enum AVPacketSideDataType type)
     return type == AV_PKT_DATA_STEREO3D || type == AV_PKT_DATA_SPHERICAL;
 }
 
-// What the input says is no longer true of pictures of another shape (before and after side by
-// side), and the light of a display is not that of a mask.
+// False for input metadata that no longer applies to pictures of another shape (before and after side by side); a
+// display's light data does not apply to a mask.
 static bool still_true(const tachy_sink *s, enum AVPacketSideDataType type)
 {
     bool hdr = s->info.color.transfer == AVCOL_TRC_SMPTE2084 ||
@@ -189,8 +189,8 @@ static int set_movflags(const tachy_sink *s, AVDictionary **options)
     return flags && av_dict_set(options, "movflags", flags, 0) < 0 ? TACHY_ERR_NOMEM : TACHY_OK;
 }
 
-// A quick preset needs less than half of the cores, which are wanted by the steps before it too:
-// with x264's own choice of 1.5 threads a core, 720p with ultrafast on 2 cores ran 6 % slower.
+// A fast preset needs less than half of the cores, which the steps before it need too: with x264's own choice of 1.5
+// threads per core, 720p with ultrafast on 2 cores ran 6 % slower.
 int file_sink_threads(const struct tachy_sink_params *p)
 {
     bool quick = p->preset && (!strcmp(p->preset, "ultrafast") || !strcmp(p->preset, "superfast"));
@@ -329,7 +329,7 @@ static int file_finish(tachy_sink *s, bool interrupted)
     int err = file_sink_encode(s, NULL);
     if (err < 0)
         return err;
-    // What was cut short keeps the sound up to its last picture.
+    // An interrupted file keeps the sound up to its last picture.
     return file_sink_trailer(s, interrupted ? s->end_time : INFINITY);
 }
 

@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Video files in parts. Each part comes from an encoder of its own, so it begins with a keyframe,
-// refers to nothing outside and is the same whether or not the run was ended before it. Joining
-// hands the packets to the muxer as an encoder would have.
+// Video files in parts. Each part comes from a separate encoder, so it begins with a keyframe, refers to nothing
+// outside and is the same whether or not the run was interrupted before it. Joining passes the packets to the muxer as
+// an encoder would have.
 
 // The number of encoder threads changes what an encoder writes, so a job keeps the one it began
 // with, on whatever cores it goes on. These are what the encoders would choose themselves.
@@ -59,7 +59,7 @@ int file_sink_part_end(tachy_sink *s)
     return err;
 }
 
-// What the encoders said of their stream must be one, as a file says it once.
+// The encoders' stream headers must be equal, because a file stores only one.
 static int check_extradata(tachy_sink *s, const struct tachy_part_reader *r)
 {
     struct file_sink *p = file_sink_of(s);
@@ -100,7 +100,7 @@ int file_sink_join(tachy_sink *s, const struct tachy_join *j)
     struct file_sink *p = file_sink_of(s);
     if (tachy_record_published(s->job))
         return (s->path = strdup(s->job->output)) ? TACHY_OK : TACHY_ERR_NOMEM;
-    // An encoder tells what a file says of its stream; it gets no frame.
+    // An encoder provides the file's stream header; it gets no frame.
     int err = p->encoder ? TACHY_OK : file_sink_encoder(s, file_sink_fixed_threads(s));
     if (err == TACHY_OK)
         err = tachy_mux_open_in(&p->mux, p->format, s->params.url, s->job->dir, s->params.overwrite,

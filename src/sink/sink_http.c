@@ -248,7 +248,7 @@ static int publish(void *sink)
     return TACHY_OK;
 }
 
-// Whether somebody will see the picture, or may want it soon.
+// True if somebody will see the picture, or may want it soon.
 static bool is_wanted(struct http *p)
 {
     pthread_mutex_lock(&p->lock);

@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// A picture, or a numbered sequence (name_%04d.png, counted from 1 as FFmpeg does). Each file
-// is written beside its name and renamed, so that a reader never sees half a picture; when the
-// disk is full the whole pictures stay. 10-bit frames become 16-bit PNG and TIFF.
+// A picture, or a numbered sequence (name_%04d.png, counted from 1 as FFmpeg does). Each file is written under a
+// temporary name and renamed, so that a reader never sees half a picture; if the disk is full, complete pictures stay.
+// 10-bit frames become 16-bit PNG and TIFF.
 
 static const struct {
     const char *extension;
@@ -71,7 +71,7 @@ static char *name_in(const struct priv *p, const char *folder, int64_t number)
     return in;
 }
 
-// Where the next file will be written, and whether that may be.
+// Name of the next file, and whether it may be written.
 static int next_file(tachy_sink *s, char **name)
 {
     const struct priv *p = (void *)s->priv;

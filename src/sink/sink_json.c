@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// What is text: a JSON object per frame, or rows of CSV below one line of columns. To a terminal or pipe each frame's
-// text goes at once, into a file it is gathered.
+// Text outputs: one JSON object per frame, or rows of CSV after a header line. To a terminal or pipe each frame's text
+// is written at once; to a file it is buffered.
 
 enum { GATHER = 64 << 10 };
 

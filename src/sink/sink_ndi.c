@@ -5,8 +5,8 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-// A source of NDI's in the local network. NewTek's library is loaded if it is installed: it is not free software and does not come
-// along. What is used of it is declared here by its documented interface, version 5 and 6.
+// An NDI source on the local network. NewTek's library is loaded if it is installed: it is not free software and is not
+// shipped. The functions used are declared here by its documented interface, version 5 and 6.
 
 struct ndi_send {
     const char *name, *groups;
@@ -103,7 +103,7 @@ static void ndi_close(tachy_sink *s)
     struct ndi *n = ndi_of(s);
     if (n->sender)
         n->send_destroy(n->sender);
-    tachy_upright_close(&n->upright); // the library stays: it has threads of its own
+    tachy_upright_close(&n->upright); // the library stays loaded: it has its own threads
 }
 
 const struct tachy_sink_ops tachy_sink_ndi = {

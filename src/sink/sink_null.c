@@ -7,7 +7,7 @@
 // measurement and tests: "null:cost_us=N,sleep_us=N,io_us=N".
 
 struct priv {
-    uint64_t cost_ns;  // pretended work a frame, on the calling thread
+    uint64_t cost_ns;  // simulated work per frame, on the calling thread
     uint64_t sleep_ns; // and waiting for a device or other threads
     uint64_t io_ns;    // and for a slow disk
 };

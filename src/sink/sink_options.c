@@ -59,7 +59,7 @@ void tachy_sink_read_settings(struct tachy_sink_params *p, const tachy_settings 
     p->encode = encode_by(tachy_settings_str(s, "output.encoder"));
     p->on_gpu = !strcmp(tachy_settings_str(s, "gpu.device"), "cuda");
     p->preset = tachy_settings_str(s, "output.preset");
-    // What a preset (--profile) says, nobody asked for by name.
+    // A value from a preset (--profile) was not requested by name.
     p->preset_optional = !strncmp(tachy_settings_origin(s, "output.preset"), "preset ", 7);
     p->crf = tachy_settings_str(s, "output.crf");
     p->bitrate = tachy_settings_str(s, "output.bitrate");

@@ -212,7 +212,8 @@ static void pack(struct node *n, const AVFrame *f)
     }
 }
 
-// What is agreed on, if somebody looks; negative: the stream is lost.
+// The negotiated format, an index in `known`, if somebody is connected; else their number. Negative: the stream is
+// lost.
 static int wanted(tachy_sink *s)
 {
     struct node *n = node_of(s);

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Pictures and sound that go to another program over the network: an encoder and muxer as for a file, on a connection that
-// is made again after it was lost. What a live run cannot send meanwhile is dropped and counted; other runs wait.
+// Sends pictures and sound to another program over the network: an encoder and muxer as for a file, on a connection
+// that is reopened after it was lost. A live run drops and counts what it cannot send meanwhile; other runs wait.
 
 static const uint64_t ANSWER = 10000000000u;    // ns that the other end may be silent
 static const uint64_t STOPPED = 2000000000u;    // and after a stop

@@ -9,7 +9,8 @@
 // Several outputs as one sink. Each has a lane: a queue, and a thread that writes what is in it. The caller's thread puts
 // frames into all queues; nothing that an output does, or leaves undone, reaches another's.
 
-enum { QUEUE = 4, QUEUE_BYTES = 32 << 20 }; // frames that wait for an output: at most so many, and of more bytes one
+enum { QUEUE = 4, QUEUE_BYTES = 32 << 20 }; // frames that wait for an output: at most this many; if they exceed this
+                                            // many bytes, one
 static const uint64_t STUCK = 2000000000u;  // ns without taking a frame after which a live run tells
 static const uint64_t GIVE_UP = 5000000000u; // and after which its end no longer waits
 
@@ -60,7 +61,7 @@ static struct several *several_of(const tachy_sink *s) { return (struct several 
 
 // ---- A lane's thread ----
 
-// A failure while the others go on is no error of the run yet. Whether one at the start is shows when its code is known.
+// While the other outputs go on, a failure is only a warning. At the start its text is held until its code is known.
 static void lane_log(void *user, enum tachy_log_level level, const char *text)
 {
     struct lane *l = user;
@@ -103,7 +104,7 @@ static bool take(struct lane *l, struct entry *e)
     return got;
 }
 
-// What the summary and the verdict are told of the output.
+// Copies the output's figures for the summary and the verdict.
 static void note_figures(struct lane *l)
 {
     tachy_sink *front = (tachy_sink *)(uintptr_t)l->all->sink;
@@ -199,7 +200,7 @@ static void shed(struct lane *l)
               "outputs go on", l->name);
 }
 
-// Under the lock, which it gives up for a while. What the outer stop asks for, each output is asked for.
+// Under the lock, which it releases for a while. Passes a stop of the outer sink on to each output.
 static void wait_for_lanes(struct several *a)
 {
     const int *stop = a->sink->params.stop;
@@ -251,7 +252,7 @@ static int several_write(tachy_sink *s, tachy_frame *f, const struct tachy_resul
 
 // ---- Opening and closing ----
 
-// What the output is written to fails: the others can go on. Wrong settings end the run before it begins.
+// The output's medium failed: the others can go on. Wrong settings, in contrast, end the run before it begins.
 static bool is_medium(int err)
 {
     return err == TACHY_ERR_IO || err == TACHY_ERR_NO_SPACE || err == TACHY_ERR_LIMIT || err == TACHY_ERR_AGAIN;

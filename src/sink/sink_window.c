@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// A window, by SDL 2. A thread of its own makes it, answers what happens to it and shows the newest picture, so that it
-// lives on while the run is paused, and a slow screen holds up nobody.
+// A window, by SDL 2. A separate thread creates it, handles its events and shows the newest picture, so that it
+// responds while the run is paused, and a slow screen delays nobody.
 
 enum { WAIT_MS = 100, LARGEST = 16384 };
 
@@ -73,7 +73,7 @@ static bool make_window(struct window *w, int width, int height)
     uint32_t flags = SDL2_RESIZABLE | (o->full ? SDL2_FULLSCREEN : 0);
     o->window = sdl->CreateWindow("tachy", SDL2_CENTERED, SDL2_CENTERED, fit_w, fit_h, flags);
     o->renderer = o->window ? sdl->CreateRenderer(o->window, -1, 0) : NULL;
-    return o->renderer && sdl->RenderSetLogicalSize(o->renderer, width, height) == 0; // bars where the shape differs
+    return o->renderer && sdl->RenderSetLogicalSize(o->renderer, width, height) == 0; // bars if the shapes differ
 }
 
 static void draw(struct window *w)
@@ -285,7 +285,7 @@ static int window_open(tachy_sink *s)
     return TACHY_OK;
 }
 
-// What SDL can show and is nearest; most pictures are so and need no conversion.
+// The nearest colours that SDL can show; most pictures have these and need no conversion.
 static struct tachy_color choose_color(struct window *w, const struct tachy_video_info *info)
 {
     struct tachy_color c = tachy_pixels_resolve(info->color, tachy_pix_to_av(info->format), info->width, info->height);
@@ -314,7 +314,7 @@ static int window_start(tachy_sink *s, const struct tachy_video_info *info)
                                                                        .log = s->params.log});
 }
 
-// As the screen wants it.
+// Converts to the screen's format.
 static int convert(struct window *w, tachy_frame *f, AVFrame **out)
 {
     AVFrame *in, *made = NULL;
@@ -383,7 +383,7 @@ static void window_close(tachy_sink *s)
     av_frame_free(&w->newest);
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);
-    // The library stays: what it brought along may have threads of its own.
+    // The library stays loaded: its dependencies may have their own threads.
 }
 
 const struct tachy_sink_ops tachy_sink_window = {

@@ -44,7 +44,7 @@ static void leave_out(tachy_tracks *t, const struct tachy_side_stream *s, const 
 
 // ---- metadata
 
-// Written anew or true of the input's encoding only.
+// True for metadata that is rewritten, or that applies only to the input's encoding.
 static bool is_stale(const char *key, bool video)
 {
     static const char *const stale[] = {"encoder", "major_brand", "minor_version",
@@ -140,7 +140,7 @@ static bool is_text(enum AVCodecID id)
     return d && (d->props & AV_CODEC_PROP_TEXT_SUB);
 }
 
-// What a stream is converted to; NONE: nothing fits.
+// The codec that a stream is converted to; NONE: none fits.
 static enum AVCodecID target(const AVOutputFormat *c, const AVCodecParameters *par,
                              const char **encoder)
 {
@@ -166,7 +166,7 @@ static bool is_cover(const AVOutputFormat *c, const AVCodecParameters *par)
            (par->codec_id == AV_CODEC_ID_MJPEG || par->codec_id == AV_CODEC_ID_PNG);
 }
 
-// Whether packets can be passed on as they are.
+// True if packets can be copied unchanged.
 static bool copies(const AVOutputFormat *c, const struct tachy_side_stream *s)
 {
     const AVCodecParameters *par = s->par;
@@ -180,7 +180,7 @@ static bool copies(const AVOutputFormat *c, const struct tachy_side_stream *s)
     return tachy_choice_holds(c, par->codec_id);
 }
 
-// Whether no decoder could make anything of it: the codec's own header, which is copied with it, is damaged.
+// True if no decoder could read it: the codec's own header, which is copied with it, is damaged.
 static bool is_unreadable(const struct tachy_side_stream *s)
 {
     const AVCodec *codec = s->par->codec_type == AVMEDIA_TYPE_AUDIO ? avcodec_find_decoder(s->par->codec_id) : NULL;
@@ -243,7 +243,7 @@ static int add_stream(tachy_tracks *t, struct track *k, const struct tachy_side_
     return err;
 }
 
-// The encoder that was asked for all audio. `id` stays where none was.
+// The encoder requested for all audio. Without a request `id` is unchanged.
 static int named_encoder(const tachy_tracks *t, enum AVMediaType type, enum AVCodecID *id, const char **encoder)
 {
     const char *name = t->params->audio_codec;
@@ -308,7 +308,7 @@ static int add_track(tachy_tracks *t, int i)
     if ((type == AVMEDIA_TYPE_AUDIO && t->params->no_audio) ||
         (type == AVMEDIA_TYPE_SUBTITLE && t->params->no_subtitles))
         return TACHY_OK;
-    // The chapters of .mov files lie in a text stream, which the muxer writes anew.
+    // The chapters of .mov files lie in a text stream, which the muxer rewrites.
     if (type == AVMEDIA_TYPE_DATA && t->side->nb_chapters &&
         s->par->codec_tag == MKTAG('t', 'e', 'x', 't'))
         return TACHY_OK;

@@ -22,7 +22,7 @@ struct tachy_transcode {
     int64_t damaged;
     bool subtitles;
     // Audio: decoder -> graph -> encoder.
-    AVFilterGraph *graph; // made for the first frame, and anew when the format changes
+    AVFilterGraph *graph; // made for the first frame, and again when the format changes
     AVFilterContext *src, *sink;
     AVFrame *frame;
     enum AVSampleFormat format;
@@ -105,7 +105,7 @@ static int nearest_layout(const AVCodec *c, const AVChannelLayout *in, AVChannel
     return ret < 0 ? TACHY_ERR_NOMEM : TACHY_OK;
 }
 
-// `channels`: 0: the input's own layout, else the usual layout of so many.
+// `channels`: 0: the input's own layout, else the usual layout with that many.
 static int open_audio_encoder(tachy_transcode *t, const AVCodec *codec, int channels,
                               bool global_header)
 {
@@ -130,7 +130,7 @@ static int open_audio_encoder(tachy_transcode *t, const AVCodec *codec, int chan
 
 static int make_graph(tachy_transcode *t, const AVFrame *f);
 
-// Whether the filters that were asked for can be made, before a frame is there.
+// Checks that the requested filters can be created, before the first frame.
 static int try_filter(tachy_transcode *t, char why[200])
 {
     AVFrame like = {.format = t->dec->sample_fmt, .sample_rate = t->dec->sample_rate, .ch_layout = t->dec->ch_layout};

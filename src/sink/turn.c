@@ -15,8 +15,7 @@ bool tachy_turn_takes(enum AVPixelFormat f, int rotation)
     return rotation % 180 == 0 || d->log2_chroma_w == d->log2_chroma_h;
 }
 
-// Where the output's first pixel lies in the input, and how far (in bytes) one step right and
-// one step down go.
+// Position of the output's first pixel in the input, and the distances (in bytes) of one step right and one step down.
 struct walk {
     const uint8_t *start;
     ptrdiff_t right, down;

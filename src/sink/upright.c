@@ -38,7 +38,7 @@ void tachy_upright_close(struct tachy_upright *u)
     tachy_pixels_close(&u->pixels);
 }
 
-// As it is to be seen.
+// Turns the picture upright.
 static int turn(const struct tachy_upright *u, AVFrame **picture, struct tachy_color color)
 {
     AVFrame *plain = NULL, *upright = NULL;

@@ -176,7 +176,7 @@ static int64_t area(const struct camera_mode *m) { return (int64_t)m->width * m-
 
 static bool is_small(const struct camera_mode *m) { return m->width <= WIDTH && m->height <= HEIGHT; }
 
-// Whether a is to be preferred.
+// True if a is preferable to b.
 static bool is_better(const struct camera_mode *a, bool a_compressed, const struct camera_mode *b, bool b_compressed)
 {
     if (area(a) != area(b))

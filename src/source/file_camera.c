@@ -6,7 +6,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-// A camera or a screen as an input of FFmpeg's library of devices, which is loaded when it is wanted: it brings along what few need.
+// A camera or a screen as an input of FFmpeg's device library, which is loaded on demand: it has dependencies that few
+// users need.
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 

@@ -145,7 +145,7 @@ static int convert(tachy_source *s, struct file_lane *l, tachy_frame **out)
     return TACHY_OK;
 }
 
-// A picture whose stream changed its size or format starts a new scene for everything behind.
+// A change of size or format in the stream starts a new scene for all later stages.
 static void note_change(tachy_source *s, struct file_lane *l, tachy_frame *f)
 {
     struct file *p = file_of(s);

@@ -2,18 +2,17 @@
 
 #include <stdlib.h>
 
-// The stream cut into segments that decoders take side by side. One demuxer reads, as for a
-// single decoder, so sound, jumps of time and damage are met in the same order; nothing is
-// read twice and nothing is sought. A segment begins at a keyframe at which a decoder that
-// knows nothing may begin. Pictures behind it that are shown before it (leading pictures of an
-// open GOP) belong to the segment before, whose decoder gets the keyframe as well.
-// Times of the packets tell how many positions a segment has before anything is decoded. Where they do
-// not (missing, twice, damaged), cutting ends for good and one decoder does the rest. A segment's pictures are
-// counted, not put where their times say: behind damage they come out in another order, and none may be lost.
-// Everything here is called with the lanes' lock held.
+// Cuts the stream into segments that decoders process in parallel. One demuxer reads, as for a single decoder, so
+// sound, time jumps and damage come in the same order; nothing is read twice and there are no seeks. A segment begins
+// at a keyframe at which a fresh decoder may start. Pictures after it that are shown before it (leading pictures of an
+// open GOP) belong to the previous segment, whose decoder gets the keyframe as well. Packet times tell how many
+// positions a segment has before anything is decoded. If they do not (missing, duplicate, damaged), cutting ends for
+// good and one decoder does the rest. A segment's pictures are counted in the order in which they come, not placed by
+// their times: after damage their order may differ, and none may be lost. All functions here are called with the lanes'
+// lock held.
 
 enum {
-    SEGMENT_MIN = 24,      // pictures: starting a decoder anew costs a little
+    SEGMENT_MIN = 24,      // pictures: restarting a decoder costs a little
     WAITING_MAX = 64 << 20 // bytes of packets read ahead
 };
 
@@ -110,7 +109,7 @@ static int64_t latest(const struct file_segment *g)
 // Ticks from the file's time 0.
 static int64_t from_zero(const struct file *p, int64_t pts) { return av_sat_sub64(pts, p->zero); }
 
-// Whether a decoder's picture of this packet is handed out.
+// True if a decoder's picture of this packet is output.
 static bool is_visible(const tachy_source *s, const struct file *p, const AVPacket *packet)
 {
     int64_t t = from_zero(p, packet->pts);
@@ -152,7 +151,7 @@ int file_cut_stop(tachy_source *s, const char *why)
     return err;
 }
 
-// What cannot be cut at, nor anything behind it; NULL: nothing.
+// The reason why nothing can be cut from here on; NULL: none.
 static const char *oddity(const struct file *p, const AVPacket *packet, const struct file_key *k)
 {
     const struct file_cut *c = &p->cut;
@@ -227,8 +226,8 @@ static int begin_segment(tachy_source *s, const AVPacket *packet, bool fresh)
     return add_to(c, c->coming, packet, true);
 }
 
-// A packet behind the last keyframe that may begin a segment. It does once there are enough: a
-// decoder that is drained before it gave a picture on its own loses some behind an open group.
+// Adds a packet that follows the last keyframe at which a segment may begin. The segment begins once there are enough
+// packets: a decoder that is drained before it has output a picture loses some after an open group.
 static int add_to_coming(tachy_source *s, const AVPacket *packet, bool visible)
 {
     struct file_cut *c = &file_of(s)->cut;
@@ -240,7 +239,7 @@ static int add_to_coming(tachy_source *s, const AVPacket *packet, bool visible)
     return err;
 }
 
-// What the order of the times so far says of the stream.
+// Notes what the order of the times so far reveals about the stream.
 static void note_time(struct file_cut *c, const AVPacket *packet, const struct file_key *k)
 {
     c->reorders |= packet->pts < c->latest;
@@ -249,14 +248,14 @@ static void note_time(struct file_cut *c, const AVPacket *packet, const struct f
         c->anchor = packet->pts;
 }
 
-// Whether a picture that is shown before one in front of it has no such time: of packets whose times are those
-// of decoding (files that were AVI), or one that is lost.
+// True if a picture that is shown before an earlier packet's does not have such a time: in packets that have decoding
+// times (former AVI files), or if one is lost.
 static bool out_of_order(const struct file *p, const AVPacket *packet, const struct file_key *k)
 {
     const struct file_cut *c = &p->cut;
     bool may_cut = k->safe && c->tail->nb_times >= SEGMENT_MIN;
     switch (p->st->codecpar->codec_id) {
-    case AV_CODEC_ID_H264: // a B picture may be one for others that are shown behind it
+    case AV_CODEC_ID_H264: // a B picture may be a reference for pictures shown after it
         return k->early && !c->reorders;
     case AV_CODEC_ID_HEVC: // its slices' types say nothing, but it says in front whether it reorders
         return (k->early || (may_cut && p->st->codecpar->video_delay > 0)) && !c->reorders;
@@ -265,7 +264,7 @@ static bool out_of_order(const struct file *p, const AVPacket *packet, const str
     }
 }
 
-// TACHY_ERR_INVAL: its time is not where it must be; nothing was added.
+// TACHY_ERR_INVAL: its time is out of place; nothing was added.
 static int add_regular(tachy_source *s, const AVPacket *packet, const struct file_key *k)
 {
     struct file *p = file_of(s);
@@ -383,7 +382,7 @@ int file_cut_open(tachy_source *s)
 
 void file_cut_release(struct file_cut *c, struct file_segment **segment)
 {
-    if (*segment && *segment == c->tail) { // left early: there is nothing behind it
+    if (*segment && *segment == c->tail) { // left early: nothing follows it
         segment_free(c, &c->coming);
         c->tail = NULL;
     }

@@ -8,7 +8,7 @@
 // Packets to pictures with times that rise.
 
 enum { WARNINGS = 3 };
-#define MAX_PIXELS ((int64_t)1 << 28) // 16384x16384; larger is taken for damage
+#define MAX_PIXELS ((int64_t)1 << 28) // 16384x16384; anything larger is considered damage
 
 void file_damaged(tachy_source *s, const char *what, const char *why)
 {
@@ -21,8 +21,8 @@ void file_damaged(tachy_source *s, const char *what, const char *why)
               warned == WARNINGS ? ", further damage is only counted" : "");
 }
 
-// Decoding runs beside the workers that do the rest, so small pictures get one thread: it
-// needs less memory and less CPU time in all. Large ones need more to keep up.
+// Decoding runs beside the workers, so small pictures get one thread: that needs less memory and less CPU time in
+// total. Large ones need more to keep up.
 int file_decode_threads(tachy_source *s)
 {
     const AVCodecParameters *par = file_of(s)->st->codecpar;
@@ -82,8 +82,8 @@ void file_decode_again(struct file_lane *l)
     tachy_frame_unref(&l->ready);
 }
 
-// Where a segment's packets end, the lane may go on into another one: the decoder gives the last
-// pictures of the one before while it takes the first packets of the next.
+// At the end of a segment's packets the lane may continue with another segment: the decoder outputs the last pictures
+// of the previous one while it takes the first packets of the next.
 static int next_packet(tachy_source *s, struct file_lane *l)
 {
     struct file *p = file_of(s);
@@ -96,8 +96,8 @@ static int next_packet(tachy_source *s, struct file_lane *l)
     return err;
 }
 
-// Damage of a segment's own pictures. Behind damage nothing is cut: what one decoder makes of
-// it depends on what it saw before.
+// Reports damage of a segment's own pictures. Nothing is cut after damage: a decoder's output then depends on what it
+// saw before.
 static void damaged(tachy_source *s, struct file_lane *l, const char *what, const char *why)
 {
     struct file *p = file_of(s);
@@ -156,15 +156,15 @@ static int decode_any(tachy_source *s, struct file_lane *l)
     }
 }
 
-// The time of the picture's packet, which says whose it is. The decoder's best guess may be another one: behind
-// damage it takes times of decoding.
+// The time of the picture's packet, which tells its segment. The decoder's best guess may differ: after damage it uses
+// decoding times.
 static int64_t own_time(const struct file_lane *l)
 {
     const AVFrame *picture = l->picture;
     return picture->pts != AV_NOPTS_VALUE ? picture->pts : picture->best_effort_timestamp;
 }
 
-// Whether it is one of the pictures that the segment before still owes.
+// True if it is one of the pictures that the previous segment still owes.
 static bool is_late(const struct file_lane *l)
 {
     int64_t t = own_time(l);
@@ -187,16 +187,16 @@ static int64_t step_of(const struct file *p, const AVFrame *picture)
     return TACHY_MAX(step, 1);
 }
 
-// The picture's time in ticks from the file's time 0. Rules: the decoder's best guess; where
-// there is none, one length after the picture before; if it does not rise, one tick after
-// the picture before, and after a step back of more than a second all later times are moved
-// along, until a step forward undoes it: then one picture was late. A time that no file has is none.
-// Formats without times are counted at their rate.
+// The picture's time in ticks from the file's time 0. Rules: the decoder's best guess; without one, the previous time
+// plus one duration. If it does not rise: one tick after the previous picture; after a step back of more than a second
+// all later times are shifted, until a step forward undoes it (then a single picture was late). Implausible times are
+// ignored. Formats without times are counted at their rate.
 static int64_t rising_time(const struct file *p, struct file_lane *l)
 {
     const AVFrame *picture = l->picture;
     AVRational tb = p->st->time_base;
-    // Where the segment before ends its packets are another's by now, and a guess takes their times.
+    // At the end of the previous segment the decoder already has another segment's packets, and its guess would use
+    // their times.
     int64_t n = l->decoded++, t = is_late(l) ? own_time(l) : picture->best_effort_timestamp;
     bool first = l->last == AV_NOPTS_VALUE;
     if (p->in.counted)
@@ -234,8 +234,8 @@ static bool is_damaged(const AVFrame *picture)
     return picture->decode_error_flags || (picture->flags & AV_FRAME_FLAG_CORRUPT);
 }
 
-// Whether another segment hands this picture out: one shown before the keyframe that the
-// segment begins with, or the next segment's keyframe.
+// True if another segment outputs this picture: one shown before the keyframe that the segment begins with, or the next
+// segment's keyframe.
 static bool is_foreign(struct file_lane *l)
 {
     int64_t t = own_time(l);

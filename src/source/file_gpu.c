@@ -185,8 +185,8 @@ static size_t bytes_free(struct tachy_device *d)
     return idle;
 }
 
-// Frames that wait to be in order may take a quarter of what is free on a device. Of several devices each
-// has a share of them, which may be twice as large for a while.
+// Frames that wait for their turn may take a quarter of a device's free memory. With several devices each gets a share
+// of that, which may double for a while.
 static void set_budget(tachy_source *s)
 {
     struct file *p = file_of(s);
@@ -216,7 +216,7 @@ int file_gpu_open(tachy_source *s)
     }
     file_gpu_close(p);
     if (err == TACHY_ERR_NOMEM && !*r.text)
-        return err; // the host's, of which nobody has said anything; a GPU that is full has said so
+        return err; // for host memory, whose failure nobody has logged; a full GPU has logged it
     if (q->decode == TACHY_DECODE_NVDEC)
         return tachy_fail(q->log, err, "%s: NVDEC was asked for and cannot decode it: %s", s->url,
                           r.text);
@@ -254,8 +254,8 @@ int file_gpu_lanes(tachy_source *s, int lanes)
 
 // ---- A lane
 
-// FFmpeg asks for the format of a stream's pictures, at its beginning and when they change. CUDA is
-// in the list where it has a hwaccel for them; it is asked again without where that failed.
+// FFmpeg asks for the format of a stream's pictures, at the start and when they change. The list contains CUDA if there
+// is a hwaccel for them; if that fails, FFmpeg asks again without it.
 static enum AVPixelFormat choose_format(AVCodecContext *dec, const enum AVPixelFormat *formats)
 {
     struct tachy_nvdec_kind kind;

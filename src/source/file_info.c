@@ -35,8 +35,8 @@ void file_rotation(const int32_t matrix[9], int *rotation, bool *flipped)
         *rotation = (int)((360 - lrint(counterclockwise / 90) * 90) % 360);
 }
 
-// Whole words of file names; two-letter ones count only after another word, so that a file
-// named tb.mp4 is not taken for a stereo picture.
+// Whole words of file names; two-letter ones count only after another word, so that a file named tb.mp4 is not mistaken
+// for a stereo picture.
 static const struct {
     const char *word;
     enum tachy_stereo stereo;

@@ -91,7 +91,7 @@ static int open_failed(const struct file_input *in, const char *url, int e, cons
 
 enum input_kind { INPUT_STDIN, INPUT_CAMERA, INPUT_SCREEN, INPUT_PATH, INPUT_PATTERN, INPUT_ADDRESS, INPUT_MISSING };
 
-// What a url stands for. *path: without file:, for all but addresses; *st: of what lies there.
+// The kind of input that a url names. *path: without "file:", except for addresses; *st: of the file.
 static enum input_kind kind_of(const char *url, const char **path, struct stat *st)
 {
     const char *after;

@@ -1,10 +1,8 @@
 #include "source/file_priv.h"
 
-// What a packet says of itself without being decoded: whether a decoder that knows nothing of
-// what lies before may begin here, and a number for the parameter sets in it. Where this is
-// in doubt the answer is no, and the file is decoded by one decoder.
-// H.264: ITU-T H.264 7.3 and D.1.8 (recovery point); HEVC: H.265 7.3; VP8: RFC 6386 9.1;
-// VP9: bitstream specification 6.2; AV1: bitstream specification 5.5, 5.9.
+// Information in a packet, without decoding: whether a fresh decoder may start here, and a number for the parameter
+// sets in it. If in doubt the answer is no, and the file gets one decoder. H.264: ITU-T H.264 7.3 and D.1.8 (recovery
+// point); HEVC: H.265 7.3; VP8: RFC 6386 9.1; VP9: bitstream specification 6.2; AV1: bitstream specification 5.5, 5.9.
 
 #define HASH_START UINT64_C(14695981039346656037) // FNV-1a
 
@@ -21,7 +19,7 @@ struct units { // NAL units of a packet, one after the other
     int length_size; // of the length in front of each; 0: start codes
 };
 
-// Position behind the next start code 00 00 01, or the end.
+// Position after the next start code 00 00 01, or the end.
 static const uint8_t *behind_start_code(const uint8_t *p, const uint8_t *end)
 {
     for (; end - p >= 3; p++)
@@ -48,7 +46,7 @@ static bool next_unit(struct units *u, const uint8_t **data, size_t *size)
     *data = behind_start_code(u->at, u->end);
     if (*data >= u->end)
         return false;
-    // A slice is not searched for its end: nothing behind it matters.
+    // A slice is not searched for its end: nothing after it matters.
     const uint8_t *stop = *data + TACHY_MIN((ptrdiff_t)4096, u->end - *data);
     const uint8_t *next = behind_start_code(*data, stop);
     u->at = next == stop ? stop : next - 3;
@@ -232,7 +230,7 @@ static void scan_mpeg4(const uint8_t *p, size_t size, struct file_key *k)
     const uint8_t *end = p + size, *at = p;
     k->odd = size < 20;
     while ((at = behind_start_code(at, end)) < end)
-        if (*at == 0xb6) { // a picture; its first two bits are 0 for an intra one
+        if (*at == 0xb6) { // a picture; its first two bits are 0 for an intra picture
             k->safe = end - at > 1 && !(at[1] >> 6);
             k->early = end - at > 1 && at[1] >> 6 == 2;
             return;
@@ -279,7 +277,7 @@ struct file_key file_key_of(const AVCodecParameters *par, const AVPacket *packet
     case AV_CODEC_ID_MPEG4:
         scan_mpeg4(p, size, &k);
         break;
-    default: // FFV1, and where file_key_known() says that every picture stands alone
+    default: // FFV1, and codecs in which every picture is a keyframe, by file_key_known()
         k.safe = true;
     }
     k.safe = k.safe && (packet->flags & AV_PKT_FLAG_KEY);

@@ -4,15 +4,13 @@
 
 #include <stdlib.h>
 
-// Several decoders of one file side by side, each with one segment at a time (file_cut.c). They
-// have no threads: whoever reads works on a lane. So a file is decoded on as many cores as
-// threads read it, a picture is in the cache of the thread that decoded it, and a single
-// thread reads everything in order.
+// Several parallel decoders of one file, each with one segment at a time (file_cut.c). They have no threads: a thread
+// that reads works on a lane. So a file is decoded on as many cores as threads read it, a picture is in the cache of
+// the thread that decoded it, and a single thread reads everything in order.
 //
-// No lane goes further than `window` positions beyond the first one that was not given yet, so
-// that the reader's memory is bounded; a segment that begins further on waits. Readers who put
-// the frames in order by position in a window of that size never wait for each other in a ring:
-// the thread that comes back takes the lane that is furthest behind.
+// No lane goes more than `window` positions beyond the first one that has not been output, so that the reader's memory
+// is bounded; a segment that begins further on waits. Readers that order the frames by position in a window of that
+// size cannot deadlock: the thread that returns takes the lane that is furthest behind.
 
 enum { SHORT = 50 }; // pictures; a file with fewer has nothing to share out
 
@@ -92,7 +90,7 @@ void file_lanes_close(tachy_source *s)
     pthread_mutex_destroy(&p->lock);
 }
 
-// The position behind the segment's last one.
+// The position after the segment's last one.
 static int64_t end_of(struct file *p, const struct file_lane *l)
 {
     pthread_mutex_lock(&p->lock);
@@ -116,9 +114,9 @@ static bool cross(struct file *p, struct file_lane *l)
     return none_left;
 }
 
-// What is left of damage when a segment ends belongs to the next one's first picture. That may be another
-// lane's, so it goes with the last position that there is: a picture that is damaged itself, or one that
-// did not come out of its packet.
+// Damage left over at the end of a segment counts for the next segment's first picture. That may be on another lane, so
+// it is reported with the last available position: a picture that is damaged itself, or one that did not come out of
+// its packet.
 int file_lane_step(tachy_source *s, struct file_lane *l, tachy_frame **out, int64_t *seq, bool *breaks)
 {
     struct file *p = file_of(s);
@@ -265,7 +263,7 @@ static struct file_lane *choose(tachy_source *s, bool *wait)
 // The threads that decode are shared by the decoders side by side.
 static int lane_threads(const tachy_source *s, int lanes) { return TACHY_MAX(s->params.threads / lanes, 1); }
 
-// The decoder forgets its segment. A lane that had threads of its own has one from now on.
+// Resets the decoder after its segment. A lane that had several threads has one from now on.
 static int leave_segment(tachy_source *s, struct file_lane *l)
 {
     struct file *p = file_of(s);

@@ -73,7 +73,7 @@ static char *whitelist(const char *list)
 
 // ---- What a list names
 
-// "http" of "http://...", also behind FFmpeg's "crypto+" of what is encrypted; "": it is a local path.
+// "http" of "http://...", also after FFmpeg's "crypto+" for encrypted input; "": a local path.
 static void scheme_of(const char **url, char scheme[32])
 {
     if (!strncmp(*url, "crypto+", 7) || !strncmp(*url, "crypto:", 7))
@@ -128,7 +128,7 @@ int file_list_guard(struct file_input *in)
     return in->fmt->format_whitelist ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-// ---- What is said
+// ---- Messages
 
 int file_list_refused(const struct file_input *in, const char *url, const struct tachy_log *log)
 {

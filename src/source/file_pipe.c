@@ -14,8 +14,8 @@
 static const uint64_t CAMERA_WAIT = 1000000u; // ns between looks for a picture
 enum { PIPE_BUFFER = 32 << 10, PIECE_MS = 100 };
 
-// Whether anything came since this was asked last: bytes, or where another part of FFmpeg has the
-// connection (RTSP, the segments of a playlist), packets.
+// True if anything arrived since the last call: bytes, or, if another part of FFmpeg has the connection (RTSP, the
+// segments of a playlist), packets.
 static bool heard(struct file_input *in)
 {
     const AVIOContext *io = in->fmt ? in->fmt->pb : NULL;
@@ -51,7 +51,7 @@ int file_input_read(struct file_input *in, AVPacket *packet)
 {
     file_input_wait(in);
     int e = av_read_frame(in->fmt, packet);
-    while (in->camera && e == AVERROR(EAGAIN)) { // it would wait where no stop reaches it
+    while (in->camera && e == AVERROR(EAGAIN)) { // it would wait where a stop cannot reach it
         if (should_end(in))
             return AVERROR_EXIT;
         tachy_sleep_until(tachy_now_ns() + CAMERA_WAIT);

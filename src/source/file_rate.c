@@ -11,7 +11,7 @@ static int64_t tick_of(const struct file *p, int64_t pts)
     return av_rescale_q_rnd(pts, p->st->time_base, out, AV_ROUND_NEAR_INF);
 }
 
-// Where the last frame ends, in output ticks.
+// End of the last frame, in output ticks.
 static int64_t end_tick(const struct file *p, const tachy_frame *f)
 {
     int64_t length = f->duration;
@@ -28,7 +28,7 @@ static void release_frame(void *user)
     tachy_frame_unref(&f);
 }
 
-// The same pixels under another time.
+// The same pixels with another time.
 static int repeat(struct file *p, tachy_frame **out)
 {
     tachy_frame *f = p->rate.current;

@@ -16,8 +16,8 @@ enum {
 };
 #define JUMP_US (10 * (int64_t)AV_TIME_BASE)
 
-// Streams such as MPEG-TS may start anew in the middle (joined recordings). A jump of the
-// video's dts by more than ten seconds is taken out of all streams, as FFmpeg's tool does.
+// The times of streams such as MPEG-TS may restart in the middle (joined recordings). A jump of the video's dts by more
+// than ten seconds is removed from all streams, as FFmpeg's tool does.
 char file_packet_breaks[1];
 
 static void follow_jump(struct file *p, AVPacket *packet)
@@ -212,10 +212,9 @@ static int to_beginning(tachy_source *s)
     return TACHY_OK;
 }
 
-// A keyframe at or before the start makes every later picture decodable; what a container
-// calls the place of a time may be a dts or a byte position, so it is checked and the seek
-// repeated further back where the keyframe shows later than the start. What cannot be seeked
-// in is decoded from its beginning up to the start.
+// From a keyframe at or before the start every later picture can be decoded. A container's seek position may be a dts
+// or a byte position, so it is checked, and the seek is repeated further back if the keyframe shows later than the
+// start. Input that cannot seek is decoded from its beginning up to the start.
 static int seek_before(tachy_source *s, int64_t target)
 {
     struct file *p = file_of(s);

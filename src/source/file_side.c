@@ -12,7 +12,7 @@ static bool is_cover(const AVStream *st)
            (st->disposition & AV_DISPOSITION_ATTACHED_PIC) && st->attached_pic.size > 0;
 }
 
-// Time codes are made anew by muxers; unknown codecs fit nowhere.
+// Muxers write time codes themselves; unknown codecs fit nowhere.
 static bool keep(const AVStream *st)
 {
     switch (st->codecpar->codec_type) {
@@ -208,7 +208,7 @@ int file_side_open(tachy_source *s)
     side->url = strdup(s->url);
     if (!side->url || av_dict_copy(&side->metadata, p->in.fmt->metadata, 0) < 0)
         return TACHY_ERR_NOMEM;
-    if (p->st) // sound has no video beside it
+    if (p->st) // sound-only input has no video
         side->video_disposition = p->st->disposition;
     if (p->st && av_dict_copy(&side->video_metadata, p->st->metadata, 0) < 0)
         return TACHY_ERR_NOMEM;

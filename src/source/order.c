@@ -6,7 +6,7 @@
 struct place {
     tachy_frame *frame;
     bool given; // also if there is no frame at this position
-    bool breaks; // the next frame starts anew
+    bool breaks; // the next frame is a discontinuity
 };
 
 struct source_order {

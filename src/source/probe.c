@@ -232,8 +232,8 @@ static int vary(const struct times *t, bool ended)
     return t->with_dts == t->n ? file_times_vary(t->dts, t->n, 0) : -1;
 }
 
-// For each stream 1 where its frames' distances differ, 0 if not, -1 unknown, from the
-// times of the first packets. False: no memory.
+// For each stream: 1 if its frame intervals differ, 0 if not, -1 if unknown, from the times of the first packets.
+// False: no memory.
 static bool find_vfr(struct file_input *in, int *varies)
 {
     unsigned n = in->fmt->nb_streams;

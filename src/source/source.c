@@ -14,7 +14,7 @@ static const struct tachy_source_ops *const sources[] = {
 // Seconds, numbers and rates that no file has; larger ones would overflow ticks.
 #define MAX_SECONDS 1e9
 enum { MAX_THREADS = 256, MAX_RATE = 100000 };
-// What tachy_source_read() keeps where frames come out of order.
+// Limits for out-of-order frames in tachy_source_read().
 enum { ORDER_BYTES = 256 << 20, ORDER_FRAMES = 4096 };
 
 static bool gpus_ok(const struct tachy_source_params *p)
@@ -63,7 +63,7 @@ static const struct tachy_source_ops *choose(const struct tachy_source_params *p
     return NULL;
 }
 
-// What every_nth and max_frames leave of the stream that the backend describes.
+// Adjusts the info for every_nth and max_frames.
 static void thin_info(tachy_source *s)
 {
     struct tachy_video_info *i = &s->info;
@@ -155,7 +155,7 @@ static int end_early(tachy_source *s)
     return end(s, TACHY_ERR_EOF);
 }
 
-// Numbers a frame and keeps in mind where it ends.
+// Numbers a frame and remembers its end.
 static void number(tachy_source *s, tachy_frame *f)
 {
     const struct tachy_video_info *i = &s->info;
@@ -219,8 +219,8 @@ static int read_next(tachy_source *s, tachy_frame **out)
     return err;
 }
 
-// Reads the frames behind `f` that every_nth leaves out. `f` lasts until the last of them ends,
-// so that the whole keeps its length.
+// Reads the frames after `f` that every_nth skips. `f` lasts until the last of them ends, so that the total duration
+// stays.
 static void leave_out(tachy_source *s, tachy_frame *f)
 {
     int64_t last = f->pts, end = av_sat_add64(f->pts, f->duration);

@@ -6,11 +6,10 @@
 
 // Everything that FFmpeg's libraries read.
 //
-// Time: the file's time 0 is the earliest start of its streams, so sound and pictures keep
-// their distance; with `start` it is that much later. Where only sound begins before 0 (the
-// encoder's delay, which players cut off), time 0 stays 0, so that pictures do not move.
-// Pictures, packets and chapters all count from there, and a picture that shows later than
-// time 0 keeps its offset.
+// Time: the file's time 0 is the earliest start of its streams, so sound and pictures stay in sync; with `start` it is
+// that much later. If only sound begins before 0 (the encoder's delay, which players cut off), time 0 stays 0, so that
+// pictures do not move. Pictures, packets and chapters all count from there, and a picture that shows later than time 0
+// keeps its offset.
 
 static bool file_probe(const char *url) { return true; }
 
@@ -32,8 +31,7 @@ static void set_times(tachy_source *s)
     if (p->zero_us < 0 && p->st->start_time != AV_NOPTS_VALUE && p->st->start_time >= 0)
         p->zero_us = 0;
     p->zero = av_rescale_q(p->zero_us, AV_TIME_BASE_Q, tb);
-    // Microseconds are coarser than some time bases: use the video's own number where it is
-    // the same instant.
+    // Microseconds are coarser than some time bases: use the video's own number if it is the same instant.
     int64_t own = p->st->start_time;
     if (own != AV_NOPTS_VALUE && av_rescale_q(own, tb, AV_TIME_BASE_Q) == p->zero_us)
         p->zero = own;

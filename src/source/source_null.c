@@ -19,7 +19,7 @@ struct priv {
     struct tachy_rational fps;
     int64_t frames;
     enum pattern pattern;
-    uint64_t cost_ns;  // pretended work a frame, on the calling thread
+    uint64_t cost_ns;  // simulated work per frame, on the calling thread
     uint64_t sleep_ns; // and waiting for a device or other threads
     uint64_t io_ns;    // and for a slow disk
     bool pace;         // frames come when they are due, as a camera's
@@ -228,7 +228,7 @@ static int null_open(tachy_source *s)
         .format = p->format,
         .width = p->width,
         .height = p->height,
-        // a thousandth of a frame, or a frame where that does not fit
+        // a thousandth of a frame, or a frame if that does not fit
         .time_base = {p->fps.den, p->fps.num * (p->fps.num > INT32_MAX / 1000 ? 1 : 1000)},
         .fps = p->fps,
         .sar = {1, 1},
@@ -253,7 +253,7 @@ static void wait_until(_Atomic uint64_t *sum, uint64_t ns)
     *sum += tachy_now_ns() - start;
 }
 
-// What a frame is told to cost.
+// Spends the simulated cost of a frame.
 static void spend_all(tachy_source *s)
 {
     struct priv *p = (void *)s->priv;

@@ -20,7 +20,7 @@ static const struct tachy_task_stage spoken[] = {
     {0},
 };
 
-// Networks paint, or the mesh: that can change during a run.
+// Either networks or the mesh paint: that can change during a run.
 static const struct tachy_task_stage both[] = {
     {&tachy_stage_track, NULL},     {&tachy_stage_calm, NULL},    {&tachy_stage_values, NULL},
     {&tachy_stage_drive, NULL},     {&tachy_stage_keypoints, NULL}, {&tachy_stage_relate, NULL},

@@ -54,7 +54,7 @@ static const struct tachy_task_stage stages[] = {
     {0},
 };
 
-// What is keyed needs no network.
+// Keying needs no network.
 static const struct tachy_task_stage keyed[] = {
     {&tachy_stage_everything, NULL},
     {&tachy_stage_background, &tachy_stage_background_cuda},
@@ -89,7 +89,7 @@ static const struct tachy_example examples[] = {
     {0},
 };
 
-// Whether something other than what happens without the option is asked for by name.
+// True if something other than the default behaviour was requested by name.
 static bool asks(const tachy_settings *s, const char *path)
 {
     const char *text = tachy_settings_str(s, path);
@@ -103,7 +103,8 @@ static const char *shown_as(const tachy_settings *s, const char *path, char *buf
     return tachy_option_shown(&all[tachy_option_index(all, path)], buf, size);
 }
 
-// What has no form for devices, and is asked for there. If --device auto put the frames there, so is what is on by default.
+// Checks for options without a device form that are requested on a device; if --device auto chose the device, also
+// those that are on by default.
 static int check_device(const tachy_settings *s, const struct tachy_log *log)
 {
     static const char *const host[] = {"segment.garbage_matte", "segment.key",     "segment.plate",      "segment.person",
@@ -120,7 +121,7 @@ static int check_device(const tachy_settings *s, const struct tachy_log *log)
     return TACHY_OK;
 }
 
-// What shapes the mask of a network, and is asked for where none runs.
+// Checks for options that shape a network's mask, but are requested without a network.
 static int check_network(const tachy_settings *s, const struct tachy_log *log)
 {
     static const char *const of_mask[] = {"segment.focus",     "segment.edge",    "segment.refine", "segment.smooth",

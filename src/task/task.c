@@ -33,8 +33,7 @@ int tachy_task_find(const char *name, const struct tachy_log *log)
     return tachy_fail(log, TACHY_ERR_NOT_FOUND, "task %s: there is none of this name; there are: %s", name, names);
 }
 
-// Where a setting belongs that changes nothing of what a task makes of a frame, or that the source
-// or sink answers for.
+// True for a setting that does not change the task's processing of a frame, or that the source or sink handles.
 static bool is_outside(const struct tachy_option *o)
 {
     static const char *const sections[] = {"input.", "output.", "run.", "debug.", "processing.", "pipeline.", "dataloader."};
@@ -62,7 +61,7 @@ static int keep_settings(tachy_task *t, const tachy_settings *s, uint64_t verbs)
     return t->settings ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-// Those that the program brings (tachy/stage.h).
+// Adds the program's own stages (tachy/stage.h).
 static int add_user_stages(tachy_task *t, bool cuda, const tachy_settings *s)
 {
     const char *const *names;

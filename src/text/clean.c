@@ -104,8 +104,8 @@ static size_t read_number(const int32_t *p, size_t n, uint64_t *value)
     return i > begin ? i : 0;
 }
 
-// As a browser: with or without a semicolon, the longest name that fits. `p` is after the "&"; returns how many characters
-// were read, 0: they stand for themselves.
+// As a browser: with or without a semicolon, the longest matching name. `p` is after the "&"; returns the number of
+// characters read, 0: they stand for themselves.
 static size_t unescape_one(struct runes *to, const int32_t *p, size_t n)
 {
     char name[NAME_MAX_LEN + 1];
@@ -317,7 +317,7 @@ static void fix(struct runes *r)
 
 // ---- White space and capitals
 
-// What Python's str.split() cuts at.
+// The characters at which Python's str.split() splits.
 static bool is_space(int32_t c)
 {
     return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
@@ -351,7 +351,7 @@ static bool is_ignored(int32_t c)
            k == UTF8PROC_CATEGORY_SK || (c < 0x80 ? c && strchr("'.:^`", (char)c) : c == 0xb7 || c == 0x2019 || c == 0x2027);
 }
 
-// A capital sigma at the end of a word has a lower case of its own.
+// A capital sigma at the end of a word has a special lower-case form.
 static bool ends_word(const struct runes *r, size_t i)
 {
     size_t before = i, after = i + 1;

@@ -221,7 +221,7 @@ static enum kind kind_of(const char *p, size_t *n)
     return k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO ? NUMBER : OTHER;
 }
 
-// Bytes of an ending that is a word by itself ("'s"), 0 if there is none; \u017f is a long s.
+// Bytes of an ending that is a separate word ("'s"), 0 if there is none; \u017f is a long s.
 static size_t ending(const char *p)
 {
     static const char *const all[] = {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'\u017f"};
