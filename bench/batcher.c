@@ -1,15 +1,14 @@
-// What the batcher costs and how punctual it is, on the real clock.
+// Measures the batcher's cost and punctuality, on the real clock.
 //
 //   build/bench/batcher [--json] [SECONDS]
 //
-// late:    one worker that is idle, items 0.2 to 4 ms apart: from the deadline to the hand-out;
-//          beside it a bare thread that sleeps until points 2 ms apart, at the same time: what
-//          this machine's timers and scheduler give to anybody
-// poisson: mean batch of Poisson arrivals against the analytic value
-//          (tests/unit/test_batcher.c derives it)
-// rate:    submits a second of 1, 4 and 8 threads into one worker that does nothing, batch 16
-// SECONDS: of each of the first two; 0: 10. Exit status 1 where a figure does not hold; on a
-// machine that is busy with other things, `chrt -f 10` in front keeps those out.
+// late:    one idle worker, items 0.2 to 4 ms apart: time from the deadline to the hand-out; beside it, at the same
+// time, a bare thread that sleeps until points 2 ms apart shows this machine's timers and scheduler
+// poisson: mean batch of Poisson arrivals against the analytic value (tests/unit/test_batcher.c derives it)
+// rate:    submits per second of 1, 4 and 8 threads into one worker that does nothing, batch 16
+//
+// SECONDS: of each of the first two; 0: 10. Exit status 1 if a figure misses its limit; on a busy machine, run it under
+// `chrt -f 10`.
 #include "base/clock.h"
 #include "profile/hist.h"
 

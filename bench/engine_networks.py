@@ -15,7 +15,7 @@ MADE = DEPS / "networks"
 SHARED = pathlib.Path(os.environ.get("TACHY_SHARED", ROOT.parent / "shared"))
 TACHY = os.environ.get("TACHY", str(ROOT / "build" / "tachy"))
 
-# What each group must hold: our speed over the best of the named peers, and who they are.
+# Limits for each group: our speed over the best of the named peers, and who they are.
 GROUPS = {
     "wheel": (1.15, ("onnxruntime", "openvino", "litert", "ncnn")),
     "mobile": (1.1, ("onnxruntime", "openvino", "ncnn")),

@@ -11,19 +11,18 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-// gpu_decode FILE [--sessions 1,4,8,14] [--seconds S] [--gpu N] [--window N] [--cpu] [--json]: how many
-// frames per second one file gives with so many decoders side by side, each taken by a thread of its own
-// that gives the frame back at once. NVDEC, or with --cpu FFmpeg's decoders with a thread each.
-// A run ends with the file, or S seconds after every decoder has given a frame. `fps` counts from the first frame
-// behind the one that opening the file decodes, `steady_fps` from when every decoder has given one: a session of NVDEC
-// takes a tenth of a second and more to open.
+// gpu_decode FILE [--sessions 1,4,8,14] [--seconds S] [--gpu N] [--window N] [--cpu] [--json]: frames per second of one
+// file with that many parallel decoders. A separate thread takes each decoder's frames and returns them at once. NVDEC,
+// or with --cpu FFmpeg's decoders with one thread each. A run ends with the file, or S seconds after every decoder has
+// given a frame. `fps` counts from the first frame after the one that opening the file decodes, `steady_fps` from when
+// every decoder has given one: opening a session of NVDEC takes 0.1 s or more.
 
 enum { SESSIONS_MAX = 64, RUNS_MAX = 16 };
 
 struct measured {
     int sessions, asked;
     int64_t frames, steady_frames;
-    double seconds, steady_seconds, open_seconds, cpu_us; // CPU time of the process a frame, decoders included
+    double seconds, steady_seconds, open_seconds, cpu_us; // CPU time of the process per frame, including decoders
     int width, height;
     const char *codec;
 };
@@ -57,7 +56,7 @@ static void *read_main(void *arg)
     int64_t seq;
     bool breaks, first = true;
     int err = TACHY_OK;
-    tachy_thread_name("tachy-reader"); // as in a run, which bench/gpu compares by threads' names
+    tachy_thread_name("tachy-reader"); // as in a run, because bench/gpu matches threads by name
     while (tachy_now_ns() < atomic_load(&r->until_ns) && !(err = tachy_source_read_any(r->source, &f, &seq, &breaks, NULL))) {
         if (f && f->mem != (r->cpu ? TACHY_HOST : TACHY_DEVICE))
             err = TACHY_ERR_STATE;

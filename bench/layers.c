@@ -351,8 +351,8 @@ static struct tachy_view *view_in(struct layer *l)
     return l->kind == RESIZE ? &l->rio.in : &l->io.in;
 }
 
-// What is between two layers of a chain and not kept lies in a window of a few rows: moves the
-// rows from `first` on that are still needed to its start and sets both views.
+// Intermediate values of a chain that are not kept lie in a window of a few rows: moves the rows from `first` on that
+// are still needed to its start and sets both views.
 static void move_window(struct layer *l, int i, int first, int done)
 {
     struct tachy_view *out = view_out(l), *in = view_in(l + 1);
@@ -442,7 +442,7 @@ static void tune(int runs)
                 layers[i].chosen = v;
 }
 
-// GMAC/s that the registers alone allow: the best of several tries.
+// Peak GMAC/s from registers: the best of several tries.
 static double peak(void)
 {
     double best = 1e9;

@@ -1,9 +1,9 @@
-// What the pipeline itself costs a frame: null source, null engine, null sink, nothing else.
+// Measures the pipeline's own cost per frame: null source, null engine, null sink, nothing else.
 //
 //   build/bench/overhead [FRAMES] [WORKERS] [profile]
 //
-// Prints microseconds of wall time and of CPU time a frame; with "profile" the same with a
-// profile that records every span, and what one span costs.
+// Prints microseconds of wall time and of CPU time per frame; with "profile" the same with a profile that records every
+// span, and the cost of one span.
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "../tests/unit/steps.h"

@@ -1,9 +1,9 @@
-// What the pipeline must hold, measured; a table on standard output, and one JSON file.
+// Measures the pipeline against its limits; prints a table, and writes one JSON file.
 //
 //   build/bench/pipeline [--json FILE] [--quick] [ROW]...
 //
-// Without rows all are measured. Exit status 1 where a figure does not hold. What is compared runs in
-// turn in this one process, and medians count; still, other work on the machine is in the figures.
+// Without rows all are measured. Exit status 1 if a figure misses its limit. Compared variants run in turn in this one
+// process, and medians count; still, other load on the machine affects the figures.
 #include "pipeline_bench.h"
 
 #include "base/clock.h"

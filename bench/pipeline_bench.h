@@ -14,7 +14,7 @@ json_t *bench_overhead(bool quick);
 json_t *bench_overlap(bool quick);
 json_t *bench_soak(bool quick);
 
-// A task that does nothing; steps that take time are set by the row. One worker a thread.
+// A task that does nothing; a row sets the steps that take time. One worker per thread.
 struct bench_task {
     int64_t model_sleep_us;
 };

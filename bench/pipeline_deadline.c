@@ -1,7 +1,7 @@
-// The row "deadline" of bench/pipeline: 60 frames per second from a paced source, one worker whose
-// work takes 25 ms, a deadline of 60 ms. What comes out keeps the deadline, is nearly all that the
-// worker can do, and what is shed is counted exactly. The same with steps down, where the task
-// can take over results; and an hour of it on a simulated clock, in which nothing grows.
+// The row "deadline" of bench/pipeline: 60 frames per second from a paced source, one worker that takes 25 ms per
+// frame, a deadline of 60 ms. Delivered frames meet the deadline and are nearly as many as the worker can do, and shed
+// frames are counted exactly. Then the same with degradation, if the task can reuse results; and an hour on a simulated
+// clock, in which nothing grows.
 #include "pipeline_bench.h"
 
 #include "../tests/unit/steps.h"
@@ -71,8 +71,8 @@ static int run(int seconds, bool steps_down, struct tachy_summary *sum)
     return err;
 }
 
-// What this machine gives a thread that does nothing but that work, meanwhile: 40 a second where
-// nobody else wants the cores.
+// The rate that this machine gives a thread with only that work, measured at the same time: 40 per second if the cores
+// are otherwise idle.
 struct alone {
     atomic_bool stop;
     int64_t done;

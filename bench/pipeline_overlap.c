@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Three stages that each sleep for 4 ms per frame (who pushes, one worker, who pulls) against one such
-// stage alone, in turn.
+// Three stages that each sleep for 4 ms per frame (the pushing thread, one worker, the pulling thread) against a single
+// such stage, in turn.
 
 enum { SLEEP_US = 4000, ROUNDS = 5 };
 #define MUST_RATIO 1.03

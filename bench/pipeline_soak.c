@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Sources that join one pipeline, run to their end and leave, each with a sink and a task of its
-// own: what stays of each in the process's memory.
+// Sources that join one pipeline, run to their end and leave, each with its own sink and task: measures what each
+// leaves in the process's memory.
 
 enum { FRAMES = 20, WARM = 100 };
 #define MUST_BYTES 1024.0

@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-// search [ROWS [SIZE [QUERIES]]]: time of a search through random unit vectors in memory, beside a plain read of the same memory
-// with as many threads in turn, and recall@10 against the same vectors in float32. For the figures in docs/categorize.md.
+// search [ROWS [SIZE [QUERIES]]]: time of a search through random unit vectors in memory, alternating with a plain read
+// of the same memory by as many threads, and recall@10 against the same vectors in float32. For the figures in
+// docs/categorize.md.
 
 enum { K = 10, ROUNDS = 9 };
 

@@ -74,7 +74,7 @@ static void *run_stream(void *arg)
     return NULL;
 }
 
-// Waits until every stream has had a frame, then for `seconds`; fills in what memory did meanwhile.
+// Waits until every stream has had a frame, then for `seconds`; records memory use meanwhile.
 static void watch(tachy_control *control, const struct options *o, double seconds, struct figures *f)
 {
     struct tachy_snapshot *s = malloc(sizeof(*s));

@@ -1,5 +1,5 @@
-// The parts alone, without a pipeline: one picture through preprocess and engine. Prints which share
-// of the picture the model takes for a person, and where its centre is.
+// The parts without a pipeline: one picture through preprocess and engine. Prints the share of the picture that the
+// model takes for a person, and its centre.
 //
 //   person_share PICTURE [MODEL]          MODEL: a name of `tachy model list`, default selfie
 #include <stdio.h>
@@ -55,7 +55,7 @@ static void print_share(const struct tachy_tensor *map, int width)
                100.0 * x / (double)count / width, 100.0 * y / (double)count / height);
 }
 
-// What the card says about its input is what preprocess is opened with.
+// Opens preprocess with the input that the card describes.
 static int run(tachy_engine *engine, const struct tachy_card *card, const tachy_frame *frame)
 {
     const struct tachy_io *inputs, *outputs;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <tachy/job.h>
 
-// The library never prints: this is where its messages go. Called from any thread.
+// The library never prints: it passes its messages to this function, from any thread.
 static void print_log(void *user, enum tachy_log_level level, const char *msg)
 {
     fprintf(stderr, "%s%s\n", level == TACHY_LOG_ERR ? "error: " : "", msg);

@@ -67,7 +67,7 @@ void check_fill(struct check *c, void *dst, size_t bytes)
     }
 }
 
-static struct check sides = {.rng = 0}; // numbers of its own: cases do not depend on where memory lies
+static struct check sides = {.rng = 0}; // separate random numbers: cases do not depend on addresses
 
 void *check_alloc(size_t bytes, size_t align)
 {
@@ -159,7 +159,7 @@ int main(int argc, char **argv)
     if (cuda && !check_gpu_open(&gpu))
         return 77;
     sides = (struct check){.rng = seed, .bench = bench};
-    setvbuf(stdout, NULL, _IOLBF, 0); // a kernel beside its memory ends the program: what was said so far stays
+    setvbuf(stdout, NULL, _IOLBF, 0); // a kernel that leaves its memory ends the program: earlier output must survive
     printf("seed %llu, %s\n", (unsigned long long)seed, cuda ? gpu.device.name : tachy_isa_name(tachy_cpu_isa()));
     int failed = 0;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(ops); i++) {

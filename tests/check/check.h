@@ -35,10 +35,10 @@ float check_float(struct check *c, float lo, float hi);
 size_t check_first_set(const struct check *c);
 void check_fill(struct check *c, void *dst, size_t bytes); // random bytes
 
-// Memory for what a kernel reads or writes, beside a page that nobody may touch: one follows it or one precedes
-// it, at random (base/guard.h), so that what is touched beside it ends the program. All bytes are 0xff. `align`:
-// what the kernel is promised, a power of two; if it is larger than 1, the page follows the last byte that is
-// still within such a unit. Never NULL; `bytes` may be 0. Freed by check_free(), which takes NULL.
+// Memory for a kernel's inputs or outputs, next to an inaccessible page: at random after or before it (base/guard.h),
+// so that an access outside ends the program. All bytes are 0xff. `align`: the alignment that the kernel is promised, a
+// power of two; if it is larger than 1, the page follows the end of the last such unit. Never NULL; `bytes` may be 0.
+// Free with check_free(), which takes NULL.
 void *check_alloc(size_t bytes, size_t align);
 void check_free(void *p);
 

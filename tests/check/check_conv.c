@@ -10,10 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Convolutions on random shapes, strides, slices and epilogues: each variant of each set
-// against the twin, all of its rows written at once and in two parts (same bits), nothing
-// written or read beside the views. All sets that round once a tap give the same bits, whose
-// digest is printed: of one seed it is the same on every processor.
+// Convolutions on random shapes, strides, slices and epilogues: each variant of each set against the twin, with all
+// rows written at once and in two parts (same bits), and no access outside the views. All sets that round once per tap
+// give the same bits, whose digest is printed: for one seed it is the same on every processor.
 
 struct sample {
     struct tachy_conv_shape s;
@@ -84,7 +83,7 @@ static void random_shape(struct check *c, struct tachy_conv_shape *s)
 static struct tachy_act random_act(struct check *c, const float *slope)
 {
     struct tachy_act a = {(enum tachy_act_kind)check_range(c, 0, TACHY_ACT_COUNT - 1), 0, 0, NULL};
-    // Of a sum there is no bound to compare with; one that falls beside a half goes to another level.
+    // There is no bound for a function of a sum; a sum near a half may go to another level.
     if (a.kind == TACHY_ACT_SQRT || a.kind == TACHY_ACT_EXP || a.kind == TACHY_ACT_LEVELS)
         a.kind = TACHY_ACT_NONE;
     if (a.kind == TACHY_ACT_CLIP)
@@ -155,9 +154,9 @@ static void sample_free(struct sample *t)
     check_free(t->want_sums), check_free(t->in.mem), check_free(t->add.mem), check_free(t->want.mem), check_free(t->most.mem);
 }
 
-// Largest difference in units of what rounding allows; INFINITY where a NaN or a write beside
-// the view shows. Each of `taps` sums rounds once by 2^-24 of at most the sum of magnitudes;
-// the activations' slopes are at most 1.8 and their own error at most 4 ulp.
+// Largest difference in units of the allowed rounding; INFINITY for a NaN or a write outside the view. Each of `taps`
+// sums rounds once by 2^-24 of at most the sum of magnitudes; the activations' slopes are at most 1.8 and their own
+// error at most 4 ulp.
 static double difference(const struct sample *t, const struct plan_buffer *got)
 {
     double worst = 0;
@@ -305,7 +304,7 @@ static void narrow(struct check *c, const struct sample *t, enum tachy_isa isa)
     plan_buffer_free(&whole), plan_buffer_free(&parts);
 }
 
-// Every sample starts with numbers of its own, however many its variants have used.
+// Every sample starts with its own numbers, however many its variants have used.
 static void cases(struct check *c, int count)
 {
     static const enum tachy_isa isas[] = {TACHY_ISA_C, TACHY_ISA_AVX2, TACHY_ISA_AVX512,
@@ -358,7 +357,7 @@ static void product(struct check *c)
     check_free(packed), check_free(scratch);
 }
 
-// What is no convolution is refused.
+// Shapes that are no convolution are refused.
 static void refused(struct check *c)
 {
     const struct tachy_conv_shape good = {1, 9, 9, 8, 8, 3, 3, 1, 1, 1, 1, 0, 0, 0, 0, 1};

@@ -48,8 +48,8 @@ void check_gpu_close(struct check_gpu *g)
     tachy_device_close(&g->device);
 }
 
-// Copies and fills of the default stream may go on when their call is back, and kernels on a stream of
-// its own order do not wait for them.
+// Copies and fills on the default stream may still run when their call returns, and kernels on a non-blocking stream do
+// not wait for them.
 static void settle(const struct check_gpu *g) { must(g, g->cu->stream_wait(NULL), "the default stream"); }
 
 cuda_address check_gpu_put(struct check *c, const void *data, size_t bytes)

@@ -20,9 +20,8 @@ struct check_gpu {
 bool check_gpu_open(struct check_gpu *g);
 void check_gpu_close(struct check_gpu *g); // also of a zeroed one
 
-// Memory on the GPU, ending where the block ends so that compute-sanitizer sees what goes past it.
-// The program ends if there is none left. put: with these bytes; poison: with a pattern that is
-// neither zero nor a likely result.
+// GPU memory that ends at the end of its block, so that compute-sanitizer sees accesses past it. The program ends if
+// there is none left. put: with these bytes; poison: with a pattern that is neither zero nor a likely result.
 cuda_address check_gpu_put(struct check *c, const void *data, size_t bytes);
 cuda_address check_gpu_poison(struct check *c, size_t bytes);
 void check_gpu_free(struct check *c, cuda_address at);
@@ -31,8 +30,8 @@ void check_gpu_get(struct check *c, void *data, cuda_address at, size_t bytes);
 // Counts a launch's status: 0 or a failed case that names `what`.
 void check_gpu_launched(struct check *c, int status, const char *what);
 
-// Of a kernel in the table, for check_gpu_time(): `struct timed_<kernel>`, which is {c, {arguments}}, and launch_<kernel>(),
-// which is given one. A launch that is refused is a failed case.
+// For check_gpu_time() of a kernel in the table: defines `struct timed_<kernel>`, which is {c, {arguments}}, and
+// launch_<kernel>(), which takes one. A refused launch is a failed case.
 #define CHECK_GPU_TIMED(kernel, arguments)                                                         \
     struct timed_##kernel {                                                                        \
         struct check *c;                                                                           \
@@ -49,8 +48,8 @@ void check_gpu_launched(struct check *c, int status, const char *what);
 // Median seconds on the GPU of launch(arg), between events, after warm-up, with the L2 flushed before
 // each run. To time many small launches put a loop into launch and divide.
 double check_gpu_time(struct check *c, void (*launch)(void *), void *arg);
-// The same of a launch that goes through several times what the L2 holds before it touches a byte again: nothing is
-// flushed (lines that a flush leaves to be written back would be counted), the launch goes round eight times.
+// As above for a launch that passes through several times the L2's size before it touches a byte again: instead of
+// flushing (the write-back of flushed lines would be counted), it runs eight times round.
 double check_gpu_time_rotating(struct check *c, void (*launch)(void *), void *arg);
 // "op  gpu  case  microseconds  GB/s  share of the copy rate measured in this run"
 void check_gpu_row(struct check *c, const char *op, const char *what, double seconds, double bytes);

@@ -18,7 +18,7 @@
 static const enum tachy_pix formats[] = {TACHY_PIX_NV12,      TACHY_PIX_P010,    TACHY_PIX_YUV420P,
                                          TACHY_PIX_YUV420P10, TACHY_PIX_YUV444P, TACHY_PIX_YUV444P10,
                                          TACHY_PIX_GRAY8,     TACHY_PIX_GRAY10};
-// Those that go through a picture of alpha.
+// Formats that use an intermediate picture of alpha.
 static const enum tachy_pix others[] = {TACHY_PIX_RGB24,   TACHY_PIX_BGRA,      TACHY_PIX_RGBA,      TACHY_PIX_YUV422P,
                                         TACHY_PIX_YUV422P10, TACHY_PIX_YUVA420P, TACHY_PIX_YUVA444P, TACHY_PIX_YUVA444P10};
 enum { MOST = 10, APART = 3 }; // frames of a call: more than one launch takes
@@ -135,7 +135,7 @@ static void solve(struct check *c, struct job *j, struct tachy_refine fit[TACHY_
     tachy_edges_free(&e);
 }
 
-// How far a byte, or the sample of two that it ends, is from the CPU's.
+// Difference from the CPU's result for a byte, or for the two-byte sample that it ends.
 static int distance(const struct tachy_pix_desc *d, const uint8_t *got, const uint8_t *want, size_t at, size_t first)
 {
     uint16_t a, b;

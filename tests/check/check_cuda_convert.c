@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Between R'G'B' and Y'CbCr: the bits of the twin, and nothing written beside the pictures.
+// Between R'G'B' and Y'CbCr: the twin's bits, and no write outside the pictures.
 
 static const struct {
     const char *name;

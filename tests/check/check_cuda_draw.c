@@ -22,7 +22,7 @@ static const struct layout layouts[] = {
     {"gray8", 1, 0, 0, 0, 1, 1, {0}, {0}, {1}},
 };
 
-// A picture in planes one behind the other, here and on the GPU.
+// A picture with contiguous planes, here and on the GPU.
 struct picture {
     const struct layout *l;
     int w, h;

@@ -125,14 +125,14 @@ static double distance(const struct batch *b, const tachy_frame *f, int c, float
     const struct tachy_preprocess_params *p = &b->p;
     double code = code_tolerance(f, p), unit = TACHY_DEF((double)p->scale, 1.0) / fabs(TACHY_DEF((double)p->std[c], 1.0));
     double allowed = code * unit, exact = got; // exact: before it was rounded to an integer, as near to `want` as can be
-    if (p->dtype == TACHY_U8 || p->dtype == TACHY_I8) { // exact but where the tolerance reaches a boundary
+    if (p->dtype == TACHY_U8 || p->dtype == TACHY_I8) { // exact unless the tolerance reaches a rounding boundary
         double lo = p->dtype == TACHY_U8 ? 0 : -128, hi = p->dtype == TACHY_U8 ? 255 : 127;
         double a = TACHY_CLAMP(want, lo, hi);
         allowed += 0.5;
         want = (float)a;
         exact += TACHY_CLAMP(a - got, -0.5, 0.5);
     }
-    if (p->dtype == TACHY_F16) // half a unit in the last place, a unit where the tolerance crosses one
+    if (p->dtype == TACHY_F16) // half a unit in the last place, or one if the tolerance crosses a power of two
         allowed += fabs((double)want) / 1024 + 1e-7;
     double off = fabs((double)want - got) / allowed;
     bool hdr = f->color.transfer == 16 || f->color.transfer == 18;
@@ -216,8 +216,8 @@ static void any_batch(struct check *c, struct batch *b, enum tachy_pix format)
     }
 }
 
-// What goes column by column, with the version for `words` words of a row: any region of frames whose rows are
-// whole words, turned by quarters, at two ratios of its own.
+// Cases for the columns kernel, in the version for `words` words of a row: any region of frames whose rows are whole
+// words, rotated by quarters, at two independent ratios.
 static void column_batch(struct check *c, struct batch *b, enum tachy_pix format, int words)
 {
     struct tachy_preprocess_params *p = &b->p;
@@ -321,7 +321,7 @@ struct timed {
     size_t image; // bytes
 };
 
-// All frames of the pool, a batch a run.
+// All frames of the pool, one batch per run.
 static void launch(void *arg)
 {
     struct timed *t = arg;

@@ -71,7 +71,7 @@ static void free_sample(struct check *c, struct sample *s, cuda_address src, cud
     free(s->data), free(s->plain);
 }
 
-// Where the upright pixel (0, 0) goes when the mask is turned back by `rotation`, and the steps.
+// Address of the upright pixel (0, 0) when the mask is turned back by `rotation`, and the steps.
 static void turn(struct tachy_cuda_prob *p, cuda_address dst, int rotation, bool flip, int64_t stride)
 {
     int w = p->width, h = p->height;

@@ -21,7 +21,7 @@ static uint8_t *noise(struct check *c, size_t n)
     return p;
 }
 
-// What the CPU makes of one eye, against what came back.
+// Compares the CPU's result for one eye with the GPU's.
 static void compare(struct check *c, const tachy_frame *f, const struct tachy_rect *g, int w, int h, const uint8_t *mask,
                     const uint8_t *guide, const float *slope, const float *offset)
 {

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Resize against its twin, which adds in double. float32: within 1e-6 of the largest value times the
-// number of terms in a sum's chain at least 4; float16: half a unit of its last place more; bytes: where
-// the exact value lies within 1e-3 of a half, either neighbour.
+// Resize against its twin, which sums in double. float32: within 1e-6 of the largest value times the number of terms in
+// a sum's chain, at least 4; float16: half a unit in the last place more; bytes: either neighbour if the exact value
+// lies within 1e-3 of a half.
 
 struct side {
     int64_t row, col, chan, next;

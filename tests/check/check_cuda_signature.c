@@ -11,7 +11,7 @@
 
 enum { FRAMES = 3 };
 
-// Frames of one format and size, each with a stride of its own; only the first plane.
+// Frames of one format and size, each with its own stride; only the first plane.
 struct frames {
     enum tachy_pix format;
     int w, h, step;
@@ -48,7 +48,7 @@ static void frames_close(struct check *c, struct frames *f)
     }
 }
 
-// The same as a frame in the GPU's memory gives it.
+// The same frame in GPU memory.
 static void of_a_frame(struct check *c, const struct frames *f, const struct tachy_rect *r, const struct tachy_signature *twin)
 {
     struct tachy_signature_gpu *g = NULL;

@@ -50,8 +50,8 @@ static void drop(struct sample *s)
     free(s->guide64), free(s->alpha64), free(s->fit64);
 }
 
-// What the fit says of the cells' own colours is compared: a slope alone means nothing where the colours hardly vary.
-// Six steps of conjugate gradients in single precision stay within a thousandth; a wrong window is off by tenths.
+// Compares the fit's values at the cells' own colours: a slope by itself means nothing where colours hardly vary. Six
+// steps of conjugate gradients in single precision stay within a thousandth; a wrong window is off by tenths.
 static void compare(struct check *c, struct tachy_edges *e, int w, int h)
 {
     struct sample s;

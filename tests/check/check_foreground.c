@@ -44,9 +44,9 @@ static void drop(struct sample *s)
     free(s->image64), free(s->alpha64), free(s->fore64), free(s->back64);
 }
 
-// Pictures at most 128 wide are solved everywhere: rounding is all that differs. In wider ones runs of pure alpha are not
-// solved: the colour that shows there is the picture's, which the definition is within 1e-4 of, and the hidden one only
-// reaches the band, where it differs by some thousandths at single pixels of noise.
+// Pictures at most 128 wide are solved everywhere, so only rounding differs. In wider ones runs of pure alpha are not
+// solved: the visible colour is the picture's, within 1e-4 of the definition; the hidden one only matters near the
+// band, where it differs by some thousandths at single noisy pixels.
 static void compare(struct check *c, struct tachy_foreground *f, int w, int h)
 {
     struct sample s;

@@ -236,7 +236,7 @@ static void bench(struct check *c)
     free(t.p);
 }
 
-// What smoothing and refining cost a frame of 1280x720 with a mask of 256x256.
+// Cost of smoothing and refining for a 1280x720 frame with a mask of 256x256.
 struct extras {
     tachy_frame f;
     uint8_t *mask, *guide;

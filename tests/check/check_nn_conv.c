@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Convolutions of cuda/nn against tachy_ref_conv(), which sums in double. Inputs are within 1 and weights within
-// 1 / sqrt(terms), so sums are about 1 and their rounding in float32 stays within 4e-6; activations are within 4e-6 of
-// it. float16 and bfloat16 add half a unit in the last place (1 / 2048 and 1 / 256 of the value). Pictures that the twin takes
-// too long for are compared with the kernel `conv`, which is checked by it.
+// Convolutions of cuda/nn against tachy_ref_conv(), which sums in double. Inputs are within 1 and weights within 1 /
+// sqrt(terms), so sums are about 1 and their float32 rounding stays within 4e-6; activations are within 4e-6 of it.
+// float16 and bfloat16 add half a unit in the last place (1 / 2048 and 1 / 256 of the value). Pictures too large for
+// the twin are compared with the kernel `conv`, which the twin has checked.
 
 struct conv_case {
     struct tachy_nn_conv a;
@@ -299,7 +299,7 @@ static void odd_channels(struct check *c)
     unmake(c, &k);
 }
 
-// The second convolution of a pair behind the first, whose output is its input.
+// The second convolution of a pair, whose input is the first one's output.
 static void make_second(struct check *c, struct conv_case *k, const struct conv_case *first, int cout)
 {
     *k = (struct conv_case){.a = {.dtype = first->a.dtype, .shape = first->a.shape}};

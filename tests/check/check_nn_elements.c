@@ -298,7 +298,7 @@ static void layer_norm(struct check *c)
     free(want), nn_close(c, &in), nn_close(c, &out), nn_close(c, &scale), nn_close(c, &shift);
 }
 
-// Random means: sums of parts, or a picture of floats, its channels perhaps with a gap behind them.
+// Random means: partial sums, or a picture of floats, perhaps with a gap after its channels.
 static struct nn_buffer draw_means(struct check *c, struct tachy_nn_means *of, int images, int channels)
 {
     bool picture = check_range(c, 0, 1);

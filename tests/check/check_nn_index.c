@@ -11,7 +11,7 @@
 // rounding each.
 #define KERNELS tachy_nn_kernels()
 
-// What the GPU has, on the host.
+// A copy of the GPU's data on the host.
 static void *copy_of(struct check *c, const struct nn_buffer *b)
 {
     size_t bytes = b->n * tachy_dtype_size(b->dtype);
@@ -109,7 +109,7 @@ static void gather_or_scatter(struct check *c, bool scatters)
 static void gather(struct check *c) { gather_or_scatter(c, false); }
 static void scatter(struct check *c) { gather_or_scatter(c, true); }
 
-// Of numbers of which many are equal, and some are none.
+// With many equal numbers and some NaN.
 static void top(struct check *c)
 {
     struct tachy_nn_top a = {.outer = check_range(c, 1, 4), .n = check_range(c, 1, check_range(c, 0, 1) ? 40 : 700),
@@ -157,7 +157,7 @@ static void launch_top(void *arg)
     check_gpu_launched(t->c, KERNELS->top(&t->t, t->c->gpu->stream), "top");
 }
 
-// A detector's end, as DETR's have it: the best 300 of 8400, and their boxes; features that go back to where they were.
+// The end of a detector such as DETR: the best 300 of 8400, and their boxes; features scattered back to their places.
 static void bench(struct check *c)
 {
     enum { N = 8400, K = 300, Q = 256 };

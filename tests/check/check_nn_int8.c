@@ -10,7 +10,7 @@
 // alike, so all results are the same; those with an activation of the fast functions may lie on the next level.
 #define KERNELS tachy_nn_kernels()
 
-// What the GPU has, on the host. Free it.
+// A copy of the GPU's data on the host. Free it.
 static void *copy_of(struct check *c, const struct nn_buffer *b)
 {
     size_t bytes = b->n * tachy_dtype_size(b->dtype);
@@ -79,7 +79,7 @@ static void unmake(struct check *c, struct int8_case *k)
         nn_close(c, all[i]);
 }
 
-// How far two results may be apart: exact where nothing but sums, products and clips is done.
+// Allowed difference of two results: none if only sums, products and clamping are involved.
 static double allowed(enum tachy_act_kind act, enum tachy_dtype out, double v)
 {
     bool exact = act == TACHY_ACT_NONE || act == TACHY_ACT_CLIP;

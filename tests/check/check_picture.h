@@ -12,15 +12,14 @@ struct check_picture {
     size_t size[4]; // bytes
     tachy_frame f;
 };
-// Any bytes, in a third of the pictures most of them next to the ends of the range; `slack`: bytes
-// behind each row.
+// Any bytes, in a third of the pictures mostly near the ends of the range; `slack`: bytes after each row.
 void check_picture_bytes(struct check *c, struct check_picture *p, enum tachy_pix format, int w, int h, int slack,
                          bool upside_down);
-// Samples that decoders write: nothing beside their bits. `random`: rows padded and upside down at random.
+// Samples as decoders write them: no other bits set. `random`: rows padded and upside down at random.
 void check_picture(struct check *c, struct check_picture *p, enum tachy_pix format, int w, int h, bool random);
 void check_picture_free(struct check_picture *p);
 
-// Alpha as it is in masks: long runs of 0 and 255 with something between.
+// Alpha as in masks: long runs of 0 and 255 with values in between.
 void check_runs(struct check *c, uint8_t *a, int n);
 // Up to two eyes, regions inside and across the edges of a frame, masks at most `most` wide;
 // mask[i].data is from check_alloc().

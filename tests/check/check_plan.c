@@ -109,7 +109,7 @@ static void spoil(struct check *c, const struct plan_buffer *b)
         plan_at(b, check_range(c, 0, plan_pixels(b) - 1))[check_range(c, 0, b->v.c - 1)] = odd_number(c);
 }
 
-// The extreme of a line, whose numbers may be odd ones.
+// The extreme of a line, which may contain special values.
 static void extreme(struct check *c, const struct set *s)
 {
     int n = check_range(c, 0, 2) ? check_range(c, 1, 150) : check_range(c, 1, 2000);
@@ -145,7 +145,7 @@ static void pool(struct check *c, const struct set *s)
     int y = p.h + p.pad_top + p.pad_bottom - p.kh, x = p.w + p.pad_left + p.pad_right - p.kw;
     p.out_h = (y + (ceil_mode ? p.stride_h - 1 : 0)) / p.stride_h + 1;
     p.out_w = (x + (ceil_mode ? p.stride_w - 1 : 0)) / p.stride_w + 1;
-    // ONNX: no window may start in the padding behind
+    // ONNX: no window may start in the padding at the end
     while ((p.out_h - 1) * p.stride_h >= p.h + p.pad_top)
         p.out_h--;
     while ((p.out_w - 1) * p.stride_w >= p.w + p.pad_left)
@@ -254,8 +254,8 @@ static void binary(struct check *c, const struct set *s)
     plan_buffer_free(&got), plan_buffer_free(&want);
 }
 
-// Relative to the result where it is large: 8 ulp; 2^-21 absolute where it is small (gelu: erf
-// is off by 1.5e-7, times x / 2 where the result is not yet 0).
+// Relative to large results: 8 ulp; 2^-21 absolute for small ones (gelu: erf is off by 1.5e-7, times x / 2 where the
+// result is not yet 0).
 static double act_error(const struct tachy_act *a, float x, float got, float slope)
 {
     double want = tachy_ref_act(a, (double)x, (double)slope);
@@ -313,8 +313,8 @@ static void channels(struct check *c, const struct set *s)
         tachy_layer_norm_run(s->k, &in.v, &got.v, scale, moved, 1e-3f, at, n * h);
         tachy_layer_norm_run(s->k, &in.v, &got.v, scale, moved, 1e-3f, 0, at);
     }
-    // Layer norm: a mean of values up to 10 is off by ch 2^-24 of 10, over a deviation of at
-    // least sqrt(1e-3) with one channel, where the difference is rounded away.
+    // Layer norm: a mean of values up to 10 has an error of ch 2^-24 of 10, divided by a deviation of at least
+    // sqrt(1e-3) with one channel, where the difference is rounded away.
     compare(c, kind < 2 ? "softmax" : "layer norm", s, &got, &want,
             kind < 2 ? tolerance(8, kind ? 20 : 1) : tolerance(ch, 40));
     check_free(scale), check_free(shift);

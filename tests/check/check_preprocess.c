@@ -155,16 +155,16 @@ static float element(const uint8_t *mem, enum tachy_dtype t, size_t i)
     return t == TACHY_F16 ? check_half_value(((const uint16_t *)(const void *)mem)[i]) : mem[i];
 }
 
-// Tolerance of the vector versions in code values (1/255 of the range of the result): 16-bit
-// sums and weights give about 0.05 on noise, which the pictures are here, and rows are added up
-// with half a step (1/256) each for what is cut off, where that is nothing (black) or all.
+// Tolerance of the vector versions in code values (1/255 of the result's range): 16-bit sums and weights give about
+// 0.05 on noise, which these pictures are. Rows are summed with half a step (1/256) each to compensate truncation,
+// which is too much where nothing (black) or everything is truncated.
 static double code_tolerance(const struct setup *s, const tachy_frame *f)
 {
     double rows = fmax(f->width, f->height) / fmin(s->p.width, s->p.height) + 2;
     return 0.07 + fmin(rows, 128) / 512;
 }
 
-// The same in values of the tensor.
+// As above, in values of the tensor.
 static double tolerance(const struct setup *s, const tachy_frame *f)
 {
     double step = 1, code = code_tolerance(s, f);
@@ -207,8 +207,8 @@ static void compare(struct check *c, const struct setup *s, const tachy_frame *f
     check_case(c, worst <= 1, "preprocess %s: %.2f of the tolerance, %s", isa, worst, s->text);
 }
 
-// Both outputs are poisoned alike before a run, so that slack that is written shows as a
-// difference to a second run of the twin over another poison.
+// Both outputs are poisoned alike before a run, so that a write to the slack shows as a difference from a second run of
+// the twin over another poison.
 static void check_slack(struct check *c, const struct setup *s, const tachy_frame *f, const char *isa,
                         uint8_t *a, uint8_t *b)
 {

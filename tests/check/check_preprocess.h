@@ -14,8 +14,8 @@ void check_pre_affine(struct check *c, const struct tachy_preprocess_params *p, 
 // Value of an IEEE 754 binary16.
 float check_half_value(uint16_t h);
 
-// Where the gamut matrix of PQ and HLG takes large numbers from each other, what is left is
-// dark, and there a code value is next to no light. Such values may differ by the light that
-// the tolerance in code values is where the curves are steepest: PQ at 1000 cd/m2 is 63 times
-// the light of white a unit, the tone curve brings it to a fifth, the gamut matrix times 1.7.
+// Where the gamut matrix of PQ and HLG subtracts large numbers, the result is dark, and there a code value is very
+// little light. Such values may differ by the amount of light that corresponds to the tolerance in code values where
+// the curves are steepest: PQ at 1000 cd/m2 has 63 times the light of white per unit, the tone curve divides it by 5,
+// the gamut matrix multiplies by 1.7.
 #define CHECK_LIGHT_A_CODE (63.0 / 5 * 1.7 / 255)

@@ -143,7 +143,7 @@ static void run(struct check *c)
             continue;
         for (int k = 0; k < 300; k++)
             against_twin(c, isas[i]);
-        if (c->bench && strcmp(isas[i], "avx512")) // which has no version of its own
+        if (c->bench && strcmp(isas[i], "avx512")) // AVX-512 has no version of its own
             bench(c, isas[i]);
     }
 }

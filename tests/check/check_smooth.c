@@ -21,7 +21,7 @@ struct sample {
     double *mask64, *edge64, *out64, *motion64;
 };
 
-// A disc with a soft rim that moves over a wall of detail, or noise alone.
+// A disc with a soft rim that moves over a textured wall, or pure noise.
 static void make(struct check *c, struct sample *s)
 {
     int w = check_range(c, 1, 90), h = check_range(c, 1, 70);
@@ -106,8 +106,8 @@ static void frame(struct check *c, struct sample *s)
     free(state), free(out), free(motion);
 }
 
-// From the last of three frames back to the first: two frames of the definition, with no mask taken for one who went. Again:
-// what is known of the motion between them is the same.
+// From the last of three frames back to the first: two frames by the definition, without the rule for somebody who
+// left. Repeated: the stored motion between them is the same.
 static void back(struct check *c, struct sample *s)
 {
     tachy_smooth *smooth = NULL;
@@ -171,7 +171,7 @@ static void time_filter(void *arg)
     tachy_snap(&(struct tachy_snap){256, 256, t->s.own, t->s.guide, t->s.edge, t->s.scratch});
 }
 
-// What a frame costs with a mask of 256 x 256, whatever the frame's size.
+// Cost of a frame with a mask of 256 x 256, whatever the frame's size.
 static void bench(struct check *c)
 {
     enum { N = 65536 };

@@ -8,10 +8,9 @@
 #include <math.h>
 #include <stdio.h>
 
-// Winograd's 3x3 convolutions on random shapes, paddings, dilations, slices and epilogues, whether they
-// would pay or not: both tiles of every set against the twin of all convolutions, whole and in two parts
-// (same bits), nothing written or read beside the views. All sets that round once a tap give the same
-// bits, whose digest is printed.
+// Winograd's 3x3 convolutions on random shapes, paddings, dilations, slices and epilogues, whether they pay off or not:
+// both tiles of every set against the twin of all convolutions, whole and in two parts (same bits), with no access
+// outside the views. All sets that round once per tap give the same bits, whose digest is printed.
 
 struct sample {
     struct tachy_conv_shape s;
@@ -156,7 +155,7 @@ static void cases(struct check *c, int count)
     printf("winograd bits %016llx\n", (unsigned long long)bits);
 }
 
-// Which shapes run so: of those the issue names, where it was measured to pay.
+// The shapes that use Winograd: among those that the issue names, the ones for which it was measured to be faster.
 static void rule(struct check *c)
 {
     const struct {
@@ -198,7 +197,7 @@ static void time_winograd(void *arg)
     tachy_winograd_run(&t->winograd, t->packed, &t->io, 0, tachy_winograd_rows(&t->winograd), t->scratch);
 }
 
-// One way to run a shape, m 0: directly. What it takes; `error` of it, L2 over that of double precision.
+// Runs a shape in one way, m 0: directly. Returns its time; `error`: L2, relative to double precision.
 static double bench_one(const struct tachy_conv_shape *s, const struct tachy_conv_weights *w, enum tachy_isa isa, int m,
                         const struct tachy_conv_io *io, const float *want, double *error)
 {

@@ -87,7 +87,7 @@ $passed || { echo "the checker failed"; exit 1; }
 if [ -n "${NEON_HOST-}" ]; then
     seed=$(sed -n 's/^seed \([0-9]*\),.*/\1/p' "$dir/said")
     "$NEON_HOST" --quick --seed "$seed" conv winograd >"$dir/host"
-    # The portable set alone rounds otherwise, and computes no digest.
+    # Only the portable set rounds differently, and it computes no digest.
     if ! grep -q "^seed $seed, c$" "$dir/host" &&
         [ "$(grep ' bits ' "$dir/said")" != "$(grep ' bits ' "$dir/host")" ]; then
         echo "convolutions have other bits than here:"

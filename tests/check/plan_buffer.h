@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-// Tensors of random layout: a view of n x h x w x c. Gaps between pixels and rows hold NaN where it is read (so
-// that reading them shows) and a guard where it is written. The memory begins and ends with the view.
+// Tensors of random layout: a view of n x h x w x c. Gaps between pixels and rows hold NaN in inputs (so that reading
+// them shows) and a guard in outputs. The memory begins and ends with the view.
 
 static const float plan_guard = -12345.5f;
 
@@ -52,7 +52,7 @@ static inline struct plan_buffer plan_buffer_in(struct check *c, int n, int h, i
     return b;
 }
 
-// The same layout, nothing written yet.
+// The same layout, not written yet.
 static inline struct plan_buffer plan_buffer_like(const struct plan_buffer *b)
 {
     struct plan_buffer r = *b;
@@ -73,7 +73,7 @@ static inline void plan_buffer_map(struct plan_buffer *b, float scale, float shi
 
 static inline void plan_buffer_free(struct plan_buffer *b) { check_free(b->mem); }
 
-// As many guards as were there: nothing beside the view was written (no result is the guard).
+// True if no guard has changed: nothing outside the view was written (no result equals the guard).
 static inline bool plan_buffer_clean(const struct plan_buffer *b)
 {
     size_t beside = 0;
@@ -82,7 +82,7 @@ static inline bool plan_buffer_clean(const struct plan_buffer *b)
     return beside + (size_t)plan_pixels(b) * (size_t)b->v.c == b->floats;
 }
 
-// Largest difference; INFINITY where one of two is NaN or a write beside the view shows.
+// Largest difference; INFINITY if only one of the two is NaN, or for a write outside the view.
 static inline double plan_buffer_difference(const struct plan_buffer *got,
                                             const struct plan_buffer *want)
 {

@@ -16,7 +16,7 @@ SHARED = pathlib.Path(os.environ.get("TACHY_SHARED", ROOT.parent / "shared"))
 DEPS = ROOT / ".deps"
 # "address" or "thread" where .ci/run tests such a build: figures of time and memory mean nothing then.
 SANITIZER = os.environ.get("TACHY_SANITIZER")
-# Models of the tests are beside the other dependencies, not in the user's folders.
+# The tests' models lie with the other dependencies, not in the user's folders.
 os.environ.setdefault("TACHY_MODELS", str(DEPS / "models"))
 # Meson adds the folders of what a test depends on. A test names the fake libraries of NVIDIA's names itself.
 FAKES = os.environ.get("TACHY_TEST_FAKES", "")

@@ -15,7 +15,7 @@ def _junk():
 
 
 JUNK = _junk()
-# What a caller sends at once. A slow reader's request is whole, but it takes nothing of the answer.
+# Data that a caller sends at once. A slow reader's request is complete, but it does not read the answer.
 KINDS = {"idle": lambda: b"", "half_open": lambda: REQUEST[:30], "slow_reader": lambda: REQUEST, "junk": lambda: next(JUNK)}
 
 

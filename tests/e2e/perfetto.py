@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 
-# What the viewer's trace processor says once the trace is loaded.
+# Queries for the viewer's trace processor after it has loaded the trace.
 QUERIES = {
     "slices": "select count(*) as v from slice",
     "flows": "select count(*) as v from flow",

@@ -20,7 +20,7 @@ class Terminal:
         self.seen = 0  # what expect() has passed
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            # Whoever runs the tests in the background has these ignored; a terminal's shell has not.
+            # Test runs in the background have these signals ignored; a terminal's shell does not.
             for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTSTP):
                 signal.signal(number, signal.SIG_DFL)
             if cwd:

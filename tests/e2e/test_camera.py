@@ -92,7 +92,7 @@ class Camera(common.Case):
         raw = subprocess.run(["ffmpeg", "-v", "error", "-i", self.tmp / "out.mkv", "-vf", "extractplanes=y,scale=1:1", "-f", "rawvideo",
                               "-pix_fmt", "gray", "-fps_mode", "passthrough", "-"], capture_output=True, check=True).stdout
         self.assertEqual(len(raw), 8)
-        self.assertEqual(sorted(set(raw)), list(raw))  # each has a number of its own, in order
+        self.assertEqual(sorted(set(raw)), list(raw))  # each has its own number, in order
 
     def test_exposure(self):
         if not has_devices():

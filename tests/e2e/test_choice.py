@@ -119,8 +119,8 @@ class Key(Choice):
                     for got in self.masks(clip, "--key", key):
                         self.assertEqual(got[alpha == 0].max(), 0)
                         self.assertEqual(got[alpha == 1].min(), 255)
-                        # 8 % of the pixels are rim, of which the ramp from 0.15 on, and light that the dark edges
-                        # lack, take up to 0.2.
+                        # 8 % of the pixels are rim, where the ramp from 0.15 on and the light missing at dark edges
+                        # cost up to 0.2.
                         self.assertLess(abs(got / 255 - alpha).mean(), 0.08 * 0.2)
 
     def test_shadows_and_samples(self):

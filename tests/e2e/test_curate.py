@@ -61,7 +61,7 @@ class Curate(common.Case):
         for name in ("a.mp4", "b.mkv", "c.png"):
             own = [x for x in got if x["file"].endswith(name)]
             self.assertEqual([x["frame"] for x in own], list(range(len(own))))
-            for task in ("detect", "pose"):  # each says what it says alone
+            for task in ("detect", "pose"):  # each reports its own values only
                 run(task, "-q", "-y", self.inputs / name, "-o", self.tmp / "alone.jsonl")
                 alone = lines(self.tmp / "alone.jsonl")
                 self.assertEqual([x[task]["regions"] for x in own], [x["regions"] for x in alone], (name, task))
@@ -124,7 +124,7 @@ class Curate(common.Case):
         self.assertEqual(len(want), 6)
         self.assertFalse(any(self.tmp.glob("**/evil*")))
         self.assertEqual(json.loads(self.curate(self.tmp / "p.tar", "--keep", "width == 320", "--json", out="p.tar.out", tasks="quality").stdout)["before"], 4)
-        self.curate(self.tmp / "p.tar.out", out="again", tasks="quality")  # of which the grey one was not kept
+        self.curate(self.tmp / "p.tar.out", out="again", tasks="quality")  # whose grey frame was not kept
         self.assertEqual([(x["file"].rsplit("/", 1)[1], x["frame"], x["quality"]) for x in self.results("again")], [w for w in want if w[0] != "grey.png"])
         (self.tmp / "cut.tar").write_bytes((self.tmp / "u.tar").read_bytes()[:3000])
         (self.tmp / "no.tar").write_bytes(b"no tar" * 200)
@@ -478,7 +478,7 @@ class Curate(common.Case):
         again = self.results("two")
         self.assertEqual([x["duplicate"] > 0 for x in again], [False, True, False, True, True, False, True])
         bits = [bin(int(x["hash"], 16) ^ int(got[0]["hash"], 16)).count("1") for x in got]
-        for near, want in ((bits[2], 1), (bits[2] - 1, 0)):  # c.png beside a.png
+        for near, want in ((bits[2], 1), (bits[2] - 1, 0)):  # c.png next to a.png
             self.curate(self.inputs / "a.png", self.inputs / "c.png", "--near", near, out=f"near{near}", tasks="quality")
             self.assertEqual([x["duplicate"] for x in self.results(f"near{near}")], [0, want])
 

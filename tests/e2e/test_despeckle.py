@@ -51,7 +51,7 @@ def wanted(masks, lasts):
             return age
         past = ages(list(range(n)))
         for i in range(n):
-            # Of the frames to come only lasts - 1 are looked at; what is in all of those has lasted anyway.
+            # Only lasts - 1 future frames are needed; a part in all of those has lasted anyway.
             future = np.zeros((H, W), np.uint8)
             end = min(i + lasts - 1, n - 1)
             for k in range(end, i - 1, -1):
@@ -124,7 +124,7 @@ class Despeckle(common.Case):
             p = common.run(*self.args(*more, "-o", self.tmp / "out.mkv"), check=False)
             self.assertEqual(p.returncode, 2)
             self.assertIn(says, p.stderr)
-        common.run(*self.args("--despeckle", LASTS, "--live", "-f", "null", "-o", "-"))  # of what was there before alone
+        common.run(*self.args("--despeckle", LASTS, "--live", "-f", "null", "-o", "-"))  # only by earlier frames
 
 
 if __name__ == "__main__":

@@ -159,7 +159,7 @@ class EngineCommand(common.Case):
                 self.assertEqual(r["multiply_adds"], work_of(self.selfie) * r["batch"] if whole else None)
                 self.assertEqual([r[k] is not None for k in ("gflops", "share_of_peak", "share_of_roofline", "error_l2")],
                                  [whole] * 4)
-                if whole:  # ours keeps the bound of docs/provider.md, ONNX Runtime's need not
+                if whole:  # ours meets the limit of docs/provider.md; ONNX Runtime's need not
                     self.assertTrue(0 < r["error_abs"] < (1e-4 if r["provider"] == "tachy" else 1e-2), r["error_abs"])
         self.assertIn("selfie.onnx\nPROVIDER", p.stdout)
         self.assertEqual(p.stdout.count("--provider nosuch is not known"), 4)
@@ -193,7 +193,7 @@ class EngineCommand(common.Case):
                          [h.make_tensor_value_info("y", 1, ["n", 3, 8, 8])], [w])
         return self.save(h.make_model(g, opset_imports=[h.make_opsetid("", 17)], ir_version=8))
 
-    # Over a driver without a GPU; the library's kernels are plain loops. What they compute is true, not how fast.
+    # Uses a driver without a GPU; the library's kernels are plain loops. Their results are right, their speed is not.
     GPU = {**os.environ, "LD_LIBRARY_PATH": os.environ["TACHY_TEST_FAKES"], "TACHY_EP": os.environ["TACHY_TEST_EP_HOST"]}
 
     def test_bench_on_a_gpu(self):

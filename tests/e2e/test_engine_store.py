@@ -14,10 +14,10 @@ import common
 
 LIBRARY = os.environ.get("TACHY_EP", str(common.ROOT / "build/src/provider/libtachy_ep.so"))
 MODEL = common.DEPS / "models/selfie.onnx"
-# More networks, where they are here.
+# More networks, if they are installed.
 NETWORKS = ["face/blazeface_back_256.onnx", "embed/mobilefacenet_diandianti.onnx",
             "segment/mediapipe_selfie.onnx"]
-# A session of a process of its own: prints the result's digest.
+# A session in a separate process; prints the result's digest.
 PROGRAM = """
 import sys, json
 sys.path.insert(0, {folder!r})

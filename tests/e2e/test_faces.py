@@ -14,7 +14,7 @@ from sklearn.cluster import HDBSCAN
 import common
 from common import models, run, shared
 
-# Mutual reachability has many equal distances, and NumPy's default sort keeps them in an order of its own on each processor.
+# Mutual reachability has many equal distances, and NumPy's default sort orders them differently on each processor.
 reference._process_mst = lambda mst: reference.make_single_linkage(mst[np.argsort(mst["distance"], kind="stable")])
 CARD = {"name": "mobilefacenet", "task": "embed", "file": "net.onnx", "outputs": [{"meaning": "embedding"}],
         "input": {"width": 112, "height": 112, "layout": "nchw", "scale": 0.0078125, "mean": 0.99609375}}
@@ -107,7 +107,7 @@ class Faces(common.Case):
             c = ((x * y).sum() + 1j * (x[:, 0] * y[:, 1] - x[:, 1] * y[:, 0]).sum()) / (x * x).sum()
             m = np.array([[c.real, -c.imag], [c.imag, c.real]])
             m = np.hstack([m, (TEMPLATE.mean(0) - m @ five.mean(0))[:, None]])
-            small = max(1, int(1 / abs(c)))  # area averages first, as shrinking by a warp alone would alias
+            small = max(1, int(1 / abs(c)))  # area averages first, because shrinking by a warp alone would alias
             picture = cv2.resize(picture, None, fx=1 / small, fy=1 / small, interpolation=cv2.INTER_AREA)
             shift = (small - 1) / 2
             m = np.hstack([m[:, :2] * small, (m[:, :2] @ [shift, shift] + m[:, 2])[:, None]])

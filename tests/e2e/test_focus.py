@@ -141,7 +141,7 @@ class Focus(Case):
         args = ["segment", CLIP, "-t", "1", "--mode", "mask", "-q", "-f", "framemd5", "-o", "-"]
         hashes = {run(*args, "--focus", "auto", *o).stdout for o in (["--workers", "1"], ["--workers", "3", "--batch", "4"])}
         self.assertEqual(len(hashes), 1)
-        self.assertNotIn(run(*args, "--focus", "auto", "--model", "selfie").stdout, hashes)  # which is that one alone
+        self.assertNotIn(run(*args, "--focus", "auto", "--model", "selfie").stdout, hashes)  # which is only that one
 
     def test_without_the_detector(self):
         """The same as --focus off, with a line that says how to get it."""

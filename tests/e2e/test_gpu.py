@@ -64,7 +64,7 @@ class Gpu(Case):
         self.assertIn("the CUDA driver (libcuda.so.1) was not found", p.stderr)
 
     def test_where_the_model_runs_is_said(self):
-        # This build's kernels need a real device, which is asked for behind the model.
+        # This build's kernels need a real device, which is opened after the model.
         args = ["segment", SAMPLE, "--device", "cuda", "-f", "null", "-"]
         self.assertIn("the model stays on the CPU, because", run(*args, env=with_fakes(), check=False).stderr)
         p = run(*args, "--provider", "cpu", env=with_fakes(), check=False)

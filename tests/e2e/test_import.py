@@ -23,8 +23,8 @@ import tflite_build
 
 TOOL = os.environ.get("IMPORT_TOOL", str(pathlib.Path(TACHY).parent / "tests" / "unit" / "import_tool"))
 
-# Largest difference relative to the largest value of the output. Float rounding alone gives 1e-6 to
-# 1e-5 on these depths; where a network amplifies more, its own figure stands here.
+# Largest difference relative to the output's largest value. Float rounding alone gives 1e-6 to 1e-5 at these depths; a
+# network that amplifies more has its own figure here.
 TOLERANCE = 1e-3
 ATTENTION = "face_landmark_with_attention"  # its custom operators are not in LiteRT
 
@@ -207,7 +207,7 @@ class Attention(ImportCase):
             self.assertLess(np.abs(got[0][0] - m).max(), 1e-5)
             want = crop(x[0], m, 7, 5)
             self.assertGreater((want != 0).mean(), 0.3)
-            self.assertLess(np.abs(got[1][0] - want).max(), 1e-3)  # where it leaves the picture is a matter of rounding
+            self.assertLess(np.abs(got[1][0] - want).max(), 1e-3)  # whether it leaves the picture depends on rounding
             self.assertLess(np.abs(got[2][0] - (q[0] @ m[:2, :2].T + m[:2, 3])).max(), 1e-4)
 
     def test_bad_options_are_refused(self):

@@ -415,7 +415,7 @@ class Editor(Interactive):
             t.type(typed + "\x01# \n")  # made a comment: nothing runs, but it is kept in the history
             t.expect("#.*tachy> ")
         t.type("se\t")
-        t.expect("segment +set")  # what there is to choose from
+        t.expect("segment +set")  # the available choices
         t.type("\x15quit\n")
         self.assertEqual(t.wait(), 0)
         for typed, line in cases:

@@ -252,8 +252,8 @@ class Metrics(Case):
     def test_a_crowd_does_not_keep_scrapes_out(self):
         if not files_allowed(2000):
             self.skipTest("2000 files at once are not allowed here")
-        # Within 100 ms and 500 ms on a quiet machine, which bench/metrics_load measures. What keeps all slots
-        # until its time is over takes more than 10 s for each.
+        # Within 100 ms and 500 ms on a quiet machine, as bench/metrics_load measures. If slots are held until their
+        # timeout, each takes more than 10 s.
         with Serving(verb=("shell",)) as s, Crowd(s.host, idle=1000, half_open=1000) as crowd:
             for _ in range(5):
                 crowd.keep(0)

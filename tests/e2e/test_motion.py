@@ -81,7 +81,7 @@ class Motion(common.Case):
             self.assertLess(abs(x - (100 + 8 * i + 32)), 40)
             self.assertLess(abs(y - 122), 16)
             self.assertTrue(64 <= w <= 136 and 64 <= h <= 96, r["box"])
-            # 8 against the camera's -5; the wall around it, which is covered or laid bare, counts as well.
+            # 8 against the camera's -5; the wall around it, which is covered and uncovered, counts as well.
             self.assertAlmostEqual(r["values"]["motion_x"], 13, delta=4)
             self.assertAlmostEqual(r["values"]["motion_y"], 2, delta=1)
 

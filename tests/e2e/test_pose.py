@@ -222,7 +222,7 @@ class Pose(common.Case):
             pictures[name] = cv2.VideoCapture(str(self.tmp / f"{name}.mkv"))
             pictures[name].read()
         changed = np.abs(pictures["bones"].read()[1].astype(int) - pictures["none"].read()[1]).max(axis=2) > 40
-        for share in (0.3, 0.5, 0.7):  # between the shoulders, where no point is
+        for share in (0.3, 0.5, 0.7):  # between the shoulders, where there is no point
             x, y = p[SHOULDERS[0]] + share * (p[SHOULDERS[1]] - p[SHOULDERS[0]])
             self.assertTrue(changed[int(y) - 1:int(y) + 2, int(x) - 1:int(x) + 2].any())
         self.assertLess(changed.mean(), 0.05)

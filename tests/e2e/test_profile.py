@@ -187,14 +187,14 @@ class Profile(Case):
         times = [o["total_ms"] for o in ops["by_time"]]
         self.assertEqual(times, sorted(times, reverse=True))
         self.assertAlmostEqual(sum(times), ops["total_ms"], places=3)
-        # What the operators take is never more than the step that runs them.
+        # The operators never take longer than the step that runs them.
         self.assertLessEqual(ops["total_ms"] / 1e3, model["busy_s"])
         sizes = [o["output_bytes"] for o in ops["by_memory"]]
         self.assertEqual(sizes, sorted(sizes, reverse=True))
         self.assertGreater(sizes[0], 256 * 256 * 4)
         events = json.loads(files["trace"].read_text())["traceEvents"]
         drawn = sum(e.get("cat") == "operator" for e in events)
-        # Those below a microsecond have no length on ONNX Runtime's clock and are not drawn.
+        # Operators below a microsecond have no length on ONNX Runtime's clock and are not drawn.
         self.assertTrue(0.5 < drawn / (FRAMES * len(ops["by_time"])) <= 1)
         # ONNX Runtime's own kernels, which it measures itself.
         run("profile", "--profile-json", files["json"], "-y", "segment", SPEC, "--mode", "mask", "--provider", "cpu",

@@ -11,8 +11,8 @@ import warnings
 import common
 
 LIBRARY = os.environ.get("TACHY_EP", str(common.ROOT / "build/src/provider/libtachy_ep.so"))
-# Name, and the largest L2 norm of the difference over L2 norm of the reference. Both sides round
-# in float32 here, ONNX Runtime's CPU provider in orders of its own.
+# Name, and the largest L2 norm of the difference relative to that of the reference. Both sides round in float32 here,
+# and ONNX Runtime's CPU provider sums in other orders.
 MODELS = [
     ("selfie", 1e-5),
     ("clip/mobilenetv2_w8.onnx", 1e-5),
@@ -263,7 +263,7 @@ class Networks(common.Case):
         self.assertEqual(table.run(plan, (ctypes.c_void_p * 1)(x.ctypes.data),
                                    (ctypes.c_void_p * 1)(got.ctypes.data)), 0)
         self.assertEqual(got.tobytes(), want.tobytes())
-        # The picture is read and the mask written where they lie: no step copies or turns them.
+        # The picture is read and the mask written in place: no step copies or transposes them.
         step, end, got = Step(), (ctypes.c_uint64 * info.steps)(), np.empty_like(want)
         kinds = []
         for i in range(info.steps):
@@ -502,7 +502,7 @@ class Operators(OperatorCase):
             for coords in ("half_pixel", "asymmetric", "align_corners"):
                 for size in ((14, 18), (5, 20), (3, 4)):
                     if mode == "nearest" and coords == "align_corners":
-                        continue  # ONNX Runtime rounds ties of its own
+                        continue  # ONNX Runtime rounds ties differently
                     self.op("Resize", (1, 5, 7, 9), constants=[none, none, np.array([1, 5, *size])], mode=mode,
                             coordinate_transformation_mode=coords, nearest_mode="floor", limit=1e-5)
         self.op("MaxPool", (1, 5, 7, 9), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])

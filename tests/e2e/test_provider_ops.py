@@ -450,7 +450,7 @@ class Operators(provider.OperatorCase):
                       constants=[("k", kind(5))])
             check([make("Where", ["b", "i", "k"], ["w"]), make("Cast", ["w"], ["y"], to=1)], {"b": (7,), "i": (7,)}, whole=True,
                   feed={"b": far > 4, "i": far}, constants=[("k", kind(9))])
-            # Not ours: a sum, two inputs beside each other, an output, numbers for a node that is ONNX Runtime's.
+            # Nodes that stay with ONNX Runtime: a sum, two adjacent inputs, an output, numbers for such a node.
             weigh = make("MatMul", ["f", "w"], ["y"])
             for first in ([make("Add", ["i", "k"], ["s"])], [make("Mul", ["i", "i"], ["s"])],
                           [make("Transpose", ["i"], ["r"], perm=[0]), make("CumSum", ["r", "z"], ["s"])]):
@@ -582,7 +582,7 @@ class Operators(provider.OperatorCase):
                         feed=[self.rng.integers(info.min, info.max + 1, shape).astype(kind)])
             q = self.rng.integers(info.min, info.max + 1, (2, 3, 4, 5)).astype(kind)
             self.op("DequantizeLinear", q.shape, constants=[self.random(3), np.array([zero] * 3, kind)], feed=[q], axis=1)
-        # Two readers of one scale and one zero point, of which each wants them as it needs them.
+        # Two readers of one scale and one zero point, which need them in different forms.
         nodes = [make("QuantizeLinear", ["x", "s", "z"], ["a"]), make("DequantizeLinear", ["a", "s", "z"], ["b"]),
                  make("Flatten", ["b"], ["c"]), make("QuantizeLinear", ["c", "s", "z"], ["d"]),
                  make("DequantizeLinear", ["d", "s", "z"], ["y"])]

@@ -62,7 +62,7 @@ class Resume(common.Case):
         return path
 
     def start(self, *args, **kw):
-        # A pipe of its own for each process: a killed one leaves nothing behind.
+        # A separate pipe for each process: a killed one leaves nothing behind.
         command = whole_frames([self.verb, "-q", "--resume", f"--processing.chunk_size={PART}", *args])
         return subprocess.Popen([TACHY, *command],
                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **kw)
@@ -240,7 +240,7 @@ class Resume(common.Case):
         args = ("--mode", "replace", "--background", back, "--smooth", "--stereo", "sbs")
         ref, out = self.tmp / "ref.mp4", self.tmp / "out.mp4"
         self.whole(clip, "-o", ref, *args)
-        # What memory begins with where a program asks for it is nothing that an encoder may go by.
+        # An encoder must not depend on the initial content of allocated memory.
         with unittest.mock.patch.dict(os.environ, MALLOC_PERTURB_="85"):
             self.assertTrue(self.kill_at(out, 3 * PART, clip, *args))
             self.whole(clip, "-o", out, *args)
@@ -406,7 +406,7 @@ class Resume(common.Case):
         shutil.copytree(self.tmp / "out.mp4.tachy", keep)
         self.whole(clip, "-o", out)
         self.assertEqual(sha(out), sha(ref))
-        # Killed behind the renaming: the folder says which file has the name.
+        # Killed after the renaming: the folder records which file has the name.
         shutil.copytree(keep, self.tmp / "out.mp4.tachy")
         path = self.tmp / "out.mp4.tachy/job.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "inode": out.stat().st_ino}))

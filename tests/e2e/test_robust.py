@@ -149,7 +149,7 @@ class Robust(Case):
         path = self.clip("a.ts", "-c:v", "libx264", "-preset", "ultrafast", seconds=2)
         os.write(pipe[1], path.read_bytes()[:60000])
         for args, sig in (((fifo, "-f", "null", "-"), signal.SIGINT), (("-", "-o", self.tmp / "o.mp4"), signal.SIGHUP)):
-            # Under nohup, or behind a shell's &, the signal would be inherited as ignored, and stay so.
+            # Under nohup, or with a shell's &, the signal would be inherited as ignored and stay so.
             p = subprocess.Popen([TACHY, "segment", "--focus", "off", *map(str, args)], stdin=pipe[0], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                  text=True, preexec_fn=lambda sig=sig: signal.signal(sig, signal.SIG_DFL))
             time.sleep(2)
@@ -239,7 +239,7 @@ class Robust(Case):
             out = subprocess.run(["python3", "-c", code, TACHY, "segment", "--focus", "off", str(loop), "--mode", "mask", "--quiet", *args,
                                   "-f", "null", "-"], check=True, capture_output=True, text=True).stdout
             return int(out) / 1024
-        # How far several decoders are apart at most is chance: their peak spreads by a tenth.
+        # The largest distance between several decoders is random: their peak varies by a tenth.
         for decoders, part, more in (1, 0.05, 4), (2, 0.15, 8):
             short, long = (peak(n, "--decoders", str(decoders)) for n in (300, 1500))
             print(f"{decoders} decoders, peak memory: {short:.0f} MiB for 300 frames, {long:.0f} MiB for 1500")

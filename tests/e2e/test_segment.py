@@ -167,7 +167,7 @@ class Segment(Case):
         right = [raw[y * 512 + x] for y in range(0, 256) for x in range(256, 512)]
         self.assertGreater(sum(v > 127 for v in left) / len(left), 0.25)
         self.assertLess(sum(v > 127 for v in right) / len(right), 0.02)
-        # Each eye is what the eye alone gives.
+        # Each eye equals the result for that eye alone.
         eye = self.tmp / "eye.mkv"
         ffmpeg("-i", path, "-vf", "crop=256:256:0:0", "-c:v", "ffv1", eye)
         run("segment", eye, "--mode", "mask", "--stereo", "mono", "-c:v", "ffv1", "-o", self.tmp / "one.mkv")
@@ -266,7 +266,7 @@ class Segment(Case):
         for key in ("seconds", "fps", "light_ratio", "utilisation", "peak_memory_mib"):
             self.assertTrue(s[key], key)
         self.assertEqual(s["limited_by"] is None, s["verdict"]["limit"] == "none")
-        # The default is our own provider, where it runs all of the model; it is said what ran.
+        # The default is our own provider if it runs the whole model; the summary names it.
         self.assertRegex(s["engine"], r"^tachy [\d.]+ \w+, ONNX Runtime [\d.]+$")
         other = json.loads(run("segment", path, "--mode", "mask", "--quiet", "--json", "--provider", "cpu", "-f", "null",
                                "-").stdout)

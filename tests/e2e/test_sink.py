@@ -252,8 +252,8 @@ class Time(SinkCase):
             self.assertAlmostEqual(a, b, delta=0.0011)
 
     def test_priming_moves_nothing(self):
-        # AAC in MP4 starts before 0. Matroska counts from 0: the sound says its delay, and the
-        # pictures stay where they are.
+        # AAC in MP4 starts before 0. Matroska counts from 0: the sound track stores its delay, and the pictures do not
+        # move.
         src = self.clip("in.mp4", *VIDEO, "-f", "lavfi", "-i", "sine=d=1", *FAST, "-bf", 2, "-c:a", "aac")
         wanted = times(src)
         for name in "out.mkv", "out.webm":

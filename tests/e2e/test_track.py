@@ -165,7 +165,7 @@ class Track(common.Case):
         one = (self.track(clip, "--workers", "1"), (self.tmp / "out.jsonl").read_bytes())[1]
         self.track(clip, "--workers", "5", name="more.jsonl")
         self.assertEqual((self.tmp / "more.jsonl").read_bytes(), one)
-        # With a smoothing that goes on where the part before ended.
+        # With a smoothing that continues where the previous part ended.
         self.track(clip, "--resume", name="parts.jsonl")
         self.assertEqual((self.tmp / "parts.jsonl").read_bytes(), one)
 

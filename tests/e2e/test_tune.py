@@ -12,7 +12,7 @@ import onnx
 from common import DEPS, SANITIZER, TACHY, Case, ffmpeg, main, models, run
 
 SKIP = "performance.frame_skip_distance"
-# One core's work and little of it beside the model, so that less of the model is much faster.
+# One core, with little work besides the model, so that a cheaper model is much faster.
 TASK = ("segment", "--workers", "1", "--engine-threads", "1", "--mode", "mask")
 
 
@@ -80,7 +80,7 @@ class Tune(Case):
         other = self.tune(*args, "-y", "--quality", "0.5", clip=clip)
         self.assertNotEqual(other["class"], r["class"])
 
-        # A distance alone does not turn it on in a file; the tuner's file does.
+        # In a file a distance does not turn it on; the tuner's file does.
         self.tune("--only", f"{SKIP}=0.02", "--save-config", config, "-y", clip=clip)
         s = json.loads(run(*TASK, "-c", config, clip, "-f", "null", "-", "--json").stdout)
         self.assertLess(s["models"][0]["runs"], s["frames"] / 4)

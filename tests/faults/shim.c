@@ -201,7 +201,7 @@ static void forget(void *p)
     }
 }
 
-// Of a function that calls malloc() itself the second one counts, which is nearer to us.
+// If a function calls malloc() itself, the second entry counts, which is nearer to our code.
 static void keep(void *p, const void *site)
 {
     forget(p);
@@ -235,8 +235,8 @@ static void count_live(void)
     }
 }
 
-// Of this thread: a library is being loaded. What its constructors allocate (CUDA's runtime inside of libtachy_ep.so) is
-// not called by object code of ours.
+// True while this thread loads a library. Allocations of its constructors (CUDA's runtime inside libtachy_ep.so) do not
+// come from our code.
 static _Thread_local int loading;
 
 static bool fails(const void *caller)
@@ -453,7 +453,7 @@ FFMPEG(avformat_new_stream, (void *c, const void *p), c, p)
 
 // ---- system calls that write
 
-// result = system call `n`; the filter knows the instruction behind the call by its address.
+// result = system call `n`; the filter recognises the instruction after the call by its address.
 long fault_call(long n, long a, long b, long c, long d, long e, long f);
 extern const char fault_called[];
 #if defined(__x86_64__)
@@ -474,7 +474,7 @@ enum { ARCHITECTURE = AUDIT_ARCH_AARCH64 };
 #error "this processor's system calls are not known here"
 #endif
 
-// Whether the call may put something into a file, and of which length; -1: that is fixed.
+// True if the call may write to a file; *length: how much, -1: fixed.
 static bool writes(int n, const ucontext_t *c, long *length)
 {
     *length = -1;
@@ -597,8 +597,8 @@ static int serve(int argc, char **argv, char **env)
         return 97;
     unsetenv("TACHY_FAULTS");
     unsetenv("LD_PRELOAD");
-    // Whoever first asks for the local time makes the C library allocate its time zone, which it never frees; without
-    // TZ it does so each time anew.
+    // The first request for the local time makes the C library allocate its time zone, which it never frees; without TZ
+    // every request does.
     setenv("TZ", "UTC0", 1);
     tzset();
     while (read(in, &order, 1) == 1) {

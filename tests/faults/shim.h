@@ -13,11 +13,11 @@ struct fault_site {
 };
 
 struct fault_report {
-    // What is asked for, by test_faults.py.
+    // Request from test_faults.py.
     uint32_t kind;  // enum fault_kind
     uint32_t error; // FAULT_WRITE: an errno; 0: a short write
     uint64_t at;    // the call that fails, counted from 0; UINT64_MAX: none
-    // What was found, by the process.
+    // Results from the process.
     uint64_t calls; // of this kind
     uint32_t fired, nb_sites;
     char stack[FAULT_STACK][FAULT_NAME]; // of the call that failed, innermost first

@@ -1,5 +1,5 @@
 #pragma once
-// What the fuzzers share.
+// Shared by the fuzzers.
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ static inline uint32_t fuzz_hash(const uint8_t *data, size_t size)
     return h;
 }
 
-// A folder of this process, in memory where the system has such; made once.
+// A folder of this process, in memory if the system has such; created once.
 static inline const char *fuzz_folder(void)
 {
     static char path[64];

@@ -13,7 +13,7 @@ static size_t length(const char *s)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct card_doc *d = NULL;
-    char *text = malloc(size ? size : 1); // of its exact size: no byte behind it may be read
+    char *text = malloc(size ? size : 1); // exact size: no byte after it may be read
     if (!text)
         return 0;
     memcpy(text, data, size);

@@ -1,6 +1,6 @@
-// libFuzzer target: what a run that can be resumed finds again. The first byte says as what the rest is
-// read: a part of a video (as it is, or with its checksums made right, so that what they protect is
-// reached too), the job's record, or the state at a cut.
+// libFuzzer target: the files of a resumable run. The first byte selects how to read the rest: as a part of a video
+// (unchanged, or with corrected checksums, so that the data they protect is reached too), the job's record, or the
+// state at a cut.
 #include "fuzz.h"
 
 #include "sink/part.c" // its records and their checksum

@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as a .npy file. What is taken must be inside of them, and must come
-// out of a write the same.
+// libFuzzer target: any bytes as a .npy file. An accepted array must lie inside them, and must survive writing
+// unchanged.
 #include "base/base.h"
 #include "base/npy.h"
 
@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct tachy_npy a;
-    char *copy = malloc(size ? size : 1); // of its exact size: no byte behind it may be read
+    char *copy = malloc(size ? size : 1); // exact size: no byte after it may be read
     if (!copy)
         return 0;
     memcpy(copy, data, size);

@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as a user's ONNX file. Its weights are looked for, and its inputs are fixed; what comes out
-// must be as sound as what went in, and must stay as it is if it is fixed again.
+// libFuzzer target: any bytes as a user's ONNX file. Its weights are located and its inputs fixed; the result must be
+// as valid as the input, and must not change if it is fixed again.
 #include "fuzz.h"
 
 #include "onnx/file.h"

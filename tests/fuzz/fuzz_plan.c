@@ -1,7 +1,6 @@
-// libFuzzer target: bytes become a graph of a plan, sound or broken. A graph that the verifier takes
-// must go through every pass and compute what it computed before (src/plan/f64.h), and its plan must
-// compute that too, each time in the same bits. What the verifier refuses is left alone, as the
-// provider does.
+// libFuzzer target: bytes become a graph of a plan, valid or broken. A graph that the verifier accepts must keep its
+// result (src/plan/f64.h) through every pass, and its plan must compute that result too, with the same bits each time.
+// Graphs that the verifier refuses are skipped, as the provider does.
 #include "plan_graph.h"
 
 #include "base/guard.h"
@@ -47,8 +46,8 @@ static float **feeds(struct fuzz *f)
     return in;
 }
 
-// How far single precision may be off at an output: as far as rounding every value makes it, and more
-// for the sums inside of operators.
+// Allowed error of single precision at an output: the effect of rounding every value, plus more for the sums inside
+// operators.
 static double allowed(const struct tachy_f64 *exact, const struct tachy_f64 *rounded, const struct tachy_value *v)
 {
     const double *a = tachy_f64_value(exact, v), *b = tachy_f64_value(rounded, v);
@@ -72,7 +71,7 @@ static bool is_tame(const struct tachy_graph *g, const struct tachy_f64 *f)
     return true;
 }
 
-// Whether one of `size` numbers, `step` apart, is the least or largest by more than rounding may change.
+// True if one of `size` numbers, `step` apart, is the minimum or maximum by more than rounding may change.
 static bool stands_out(const double *x, int64_t size, int64_t step, bool min)
 {
     double best = x[0];
@@ -84,7 +83,7 @@ static bool stands_out(const double *x, int64_t size, int64_t step, bool min)
     return near == 1;
 }
 
-// Which one of computed numbers that are all but equal ARG takes, rounding decides. Of inputs it takes the same.
+// Among nearly equal computed numbers, rounding decides which one ARG takes. Among inputs it always takes the same.
 static bool is_decided(const struct tachy_graph *g, const struct tachy_f64 *f)
 {
     for (const struct tachy_node *n = g->first; n; n = n->next) {
@@ -126,8 +125,8 @@ static void compare(const struct tachy_graph *g, const struct tachy_f64 *want, c
     }
 }
 
-// Outputs of a plan made and run with so many threads and such a guard, in memory that held `fill` before;
-// NULL: none could be made. Freed with free_all().
+// Outputs of a plan made and run with this many threads and this guard, in memory that held `fill` before; NULL: none
+// could be made. Free with free_all().
 static float **run_once(const struct tachy_graph *g, float **in, int threads, int fill, enum tachy_guard guard)
 {
     struct tachy_cpu_plan *p = NULL;
@@ -185,7 +184,7 @@ static bool refused(const struct tachy_graph *g)
     return false;
 }
 
-// What else is made of each sound graph, for tests that have another back end; NULL: nothing.
+// A further check of each valid graph, for tests with another back end; NULL: none.
 typedef void also_fn(const struct tachy_graph *g, float **in, const struct tachy_f64 *want, const struct tachy_f64 *rounded,
                      bool tame);
 static also_fn *also;

@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as the operator profile that ONNX Runtime leaves, and as the cache of
-// calibrated times; the first byte says which. What was read is printed in every form.
+// libFuzzer target: any bytes as ONNX Runtime's operator profile or as the cache of calibrated times; the first byte
+// selects which. The result is printed in every form.
 #include "fuzz.h"
 
 #include "../unit/rows.h"

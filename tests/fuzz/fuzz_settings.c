@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as a YAML configuration file, and its lines as NAME=VALUE of the
-// command line. What was set is read back in every type.
+// libFuzzer target: any bytes as a YAML configuration file, and its lines as NAME=VALUE of the command line. All values
+// set are read back in every type.
 #include "fuzz.h"
 
 #include "base/base.h"

@@ -611,7 +611,7 @@ def grid_sample(t):
         return None
     names = ["linear", "nearest", "cubic"] if t.opset >= 20 else ["bilinear", "nearest", "bicubic"]
     grid = t.floats((t.values[x].shape[0], t.int(1, 5), t.int(1, 5), 2), 0.7)
-    if not np.all(np.isfinite(grid)): # where a coordinate is no number nothing is defined
+    if not np.all(np.isfinite(grid)): # the result for a NaN coordinate is undefined
         return None
     return t.add("GridSample", [x, t.add_input(grid) if len(t.inputs) < 4 else t.constant(grid)], mode=t.pick(names),
                  padding_mode=t.pick(["zeros", "border", "reflection"]), align_corners=t.int(0, 1))

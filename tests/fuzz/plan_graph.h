@@ -460,7 +460,7 @@ static void pick_lines(struct fuzz *f)
     }
 }
 
-// Of inputs: what is computed may be in another order after rounding.
+// Only of inputs: rounding may reorder computed values.
 static void top(struct fuzz *f)
 {
     struct tachy_value *x = f->g->in[0];
@@ -503,7 +503,7 @@ static void grid(struct fuzz *f)
     make(f, TACHY_OP_GRID_SAMPLE, &a, (struct tachy_value *[]){x, g}, 2, value(f, 4, shape));
 }
 
-// What passes look for, and what only looks like it.
+// Patterns that passes look for, and near misses.
 
 static void hard_swish(struct fuzz *f)
 {
@@ -593,7 +593,7 @@ static void spoil_attribute(struct fuzz *f, struct tachy_node *n)
     }
 }
 
-// What a broken front end might hand over.
+// Defects that a broken front end might produce.
 static void spoil(struct fuzz *f)
 {
     struct tachy_node *n = f->g->first;

@@ -6,11 +6,11 @@
 
 #include <tachy/source.h>
 
-// NVDEC against FFmpeg's decoders on the CPU: every frame's bits, order, times and flags, for the clips
-// of make_clips (in the folder clips/ beside the program), with one session and with several, given
-// back at once and kept until many are out; and the same over all GPUs, if there are several. Exit
-// status 77 if there is no GPU. With --rehearse the CPU's decoders stand in for NVDEC, which shows on
-// any machine that clips and comparison are sound; with names of tests, these alone.
+// NVDEC against FFmpeg's decoders on the CPU: every frame's bits, order, times and flags, for the clips of make_clips
+// (in the folder clips/ beside the program), with one session and with several, with frames returned at once and kept
+// until many are out; and the same over all GPUs, if there are several. Exit status 77 if there is no GPU. With
+// --rehearse the CPU's decoders stand in for NVDEC, which checks clips and comparison on any machine; with names of
+// tests, only these run.
 
 enum { MOST = 400, KEPT = 60, REHEARSED = 9 };
 
@@ -64,7 +64,7 @@ static int64_t differing(const tachy_frame *a, const tachy_frame *b)
     return n;
 }
 
-// Whether g, of NVDEC, is the frame f of the CPU's decoder.
+// True if g, from NVDEC, equals the frame f of the CPU's decoder.
 static bool check_frame(const char *clip, const tachy_frame *f, tachy_frame *g, bool on_gpu)
 {
     tachy_frame *host = NULL;
@@ -172,7 +172,7 @@ TEST(several_sessions_are_used)
     CHECK_INT(spread_over("vp9.mkv", 4), 4);
 }
 
-// AUTO takes the CPU for what NVDEC does not decode, and says so; NVDEC alone is an error.
+// AUTO uses the CPU for streams that NVDEC does not decode, and logs it; with NVDEC this is an error.
 TEST(falls_back)
 {
     struct tachy_source_params p = {.on_gpu = true};

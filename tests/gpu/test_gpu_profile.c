@@ -123,7 +123,7 @@ TEST(rates)
     CHECK(tachy_gpu_rates_cached(&again, &g.d));
 }
 
-// What an interval costs the host, with nothing to wait for.
+// Cost of an interval on the host, with nothing to wait for.
 TEST(cost_of_an_interval)
 {
     enum { TIMES = 2000 };
@@ -298,7 +298,7 @@ static int events_of(const char *cat, const char *name, double (*out)[2], int mo
     {
         const char *c = json_string_value(json_object_get(e, "cat"));
         const char *k = json_string_value(json_object_get(e, "name"));
-        // Without a name: kernels. The driver sets memory of its own when it loads code.
+        // Nameless entries are kernels. The driver fills its own memory when it loads code.
         bool kernel = c && !strstr(k, "copy ") && strcmp(k, "set memory");
         bool fits = c && !strcmp(c, cat) && (name ? !strcmp(k, name) : kernel);
         if (!fits || n == most)
@@ -349,7 +349,7 @@ TEST(trace_and_clocks)
     CHECK_INT(events_of("gpu", "copy device to device", copies, 1000), 2 * g.copies);
 }
 
-// What recording costs a launch: small copies, with and without.
+// Cost of recording per launch: small copies, with and without.
 TEST(cost_of_activity)
 {
     enum { TIMES = 4000 };

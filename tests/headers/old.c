@@ -4,7 +4,7 @@
 #include <tachy/run.h>
 #include <tachy/settings.h>
 
-// Runs a keyer with structs as this program's headers have them. What lies behind them is not the library's.
+// Runs a keyer with structs as in this program's headers. The library must not touch memory after them.
 
 enum { AFTER = 16384, MARK = 0x5a };
 

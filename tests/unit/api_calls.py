@@ -52,7 +52,7 @@ def functions(text):
             proto, own, last = proto + ' ' + code.strip(), own + ' ' + words.strip(), 'code'
             if ';' in code:
                 m = re.match(r'TACHY_API (.*?)\s*(tachy_\w+)\((.*)\);', ' '.join(proto.split()))
-                # Of a function with sizes the macro is called, which adds them.
+                # For a function with size arguments, calls the macro that adds them.
                 params = re.sub(r'^(size_t \w+_size, )+', '', m.group(3)) if m.group(2).endswith('_sized') else m.group(3)
                 yield Function(m.group(1), m.group(2).removesuffix('_sized'), params, above + own)
                 proto, own = '', ''

@@ -1,5 +1,5 @@
 #pragma once
-// Clips that a test makes with ffmpeg, in a folder of its own.
+// Clips that a test makes with ffmpeg, in a separate folder.
 #include "test.h"
 
 #include <stdarg.h>

@@ -1,11 +1,11 @@
-// Copies a source into a sink, frame by frame: what tests/e2e/test_sink.py drives.
+// Copies a source to a sink, frame by frame, for tests/e2e/test_sink.py.
 //
 //   copy [options] IN OUT
 //
-// Options are those of the sink and the source by FFmpeg's names, and -as FORMAT (frames are
-// made into this format on the way: gray, rgba, yuva420p, yuva444p10le; alpha is a ramp from
-// left to right), -stop N (stops as if interrupted after N frames), -incidental (alpha
-// may be left out), -lines (a JSON line a frame). Prints one line: name, bytes and frames. The exit status is the negated error code.
+// Options are those of the sink and the source by FFmpeg's names, and -as FORMAT (converts frames to this format: gray,
+// rgba, yuva420p, yuva444p10le; alpha is a ramp from left to right), -stop N (stops as if interrupted after N frames),
+// -incidental (alpha may be dropped), -lines (one JSON line per frame). Prints one line: name, bytes and frames. The
+// exit status is the negated error code.
 #include "sink/sink_ops.h"
 #include "source/source_ops.h"
 

@@ -62,7 +62,7 @@ static inline int run_in_folder(const struct test_case *cases, size_t n)
     return status;
 }
 
-// The public selfie model of the shared material, to be freed; NULL, and a line, if it is absent.
+// The public selfie model of the shared material, to be freed; NULL, and a printed line, if it is absent.
 static inline char *shared_selfie(void)
 {
     const char *shared = getenv("TACHY_SHARED"), *root = getenv("TACHY_TEST_ROOT");
@@ -120,7 +120,7 @@ static inline void *run_job(void *arg)
     return err ? NULL : j;
 }
 
-// Eight engines on eight threads give the same bits; every second has `inside` threads of its own.
+// Eight engines on eight threads give the same bits; every second one has `inside` threads.
 static inline void check_threads(const char *provider, const char *path, int inside)
 {
     struct job jobs[THREADS] = {0};

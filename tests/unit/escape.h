@@ -26,8 +26,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-// Where it is tried: `out` may be written, `in` (a file elsewhere) read, `away` holds the file `secret`;
-// `out` holds `own`, a file, and `link`, which leads to the secret.
+// The places of the attempts: `out` may be written, `in` (a file elsewhere) read, `away` holds the file `secret`; `out`
+// holds the file `own`, and `link`, which points to the secret.
 struct escape_ground {
     const char *in, *out, *away;
     int folder; // `away`, opened before the sandbox; -1: it was not
@@ -108,7 +108,7 @@ ATTEMPT(read_in_a_thread)
     pthread_t thread;
     int shared[2 + sizeof(g) / sizeof(int)] = {0};
     memcpy(shared + 2, &g, sizeof(g));
-    if (pthread_create(&thread, NULL, escape_thread, shared)) // a sandbox leaves threads alone
+    if (pthread_create(&thread, NULL, escape_thread, shared)) // a sandbox does not restrict threads
         return 0;
     pthread_join(thread, NULL);
     return shared[0];
@@ -177,7 +177,7 @@ ATTEMPT(bpf) { return escape_errno(syscall(SYS_bpf, 0, NULL, 0)); }
 ATTEMPT(performance) { return escape_errno(syscall(SYS_perf_event_open, NULL, 0, -1, -1, 0)); }
 ATTEMPT(faults) { return escape_errno(syscall(SYS_userfaultfd, 0)); }
 ATTEMPT(keys) { return escape_errno(syscall(SYS_keyctl, 0, -3, 0)); }
-// Of nothing that is there: a test that runs as root must not change the machine.
+// On a path that does not exist: a test that runs as root must not change the machine.
 ATTEMPT(unmount) { return escape_errno(umount2("/nonexistent", 0)); }
 ATTEMPT(change_root) { return escape_errno(chroot("/nonexistent")); }
 ATTEMPT(file_handle)
@@ -223,7 +223,7 @@ static const struct escape escapes[] = {
 };
 enum { N_ESCAPES = sizeof(escapes) / sizeof(escapes[0]) };
 
-// What a sandbox answers with.
+// True for the errors that a sandbox causes.
 static inline bool escape_is_held(int error)
 {
     return error == EPERM || error == EACCES || error == EXDEV || error == ENOSYS;

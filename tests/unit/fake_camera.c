@@ -200,7 +200,7 @@ static int set_rate(struct v4l2_streamparm *p, bool set)
     return 0;
 }
 
-// Its size. A raw picture's luma is its number, its chroma is the exposure beside grey.
+// Draws a frame and returns its size. A raw picture's luma is its number; its chroma is grey plus the exposure.
 static uint32_t draw(uint8_t *to)
 {
     uint32_t raw = 2 * camera.width * camera.height;

@@ -122,7 +122,7 @@ static inline float *run_graph(const float *x, enum tachy_guard guard)
     return y;
 }
 
-// What the graph computes from noise, also beside guard pages; freed by the caller.
+// The graph's results for noise, also next to guard pages; freed by the caller.
 static inline float *results(void)
 {
     int64_t nb_in = tachy_value_elements(g->in[0]), nb_out = tachy_value_elements(g->out[0]);

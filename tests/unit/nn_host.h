@@ -77,7 +77,7 @@ static inline double host_taps(const struct tachy_nn_conv *a, bool depthwise, in
     return sum;
 }
 
-// Of the upper and the lower half of an image.
+// For the upper and the lower half of an image.
 enum { HOST_PARTS = 2 };
 static int host_depthwise_parts(const struct tachy_nn_conv *a) { return HOST_PARTS; }
 static inline void host_sum(const struct tachy_nn_conv *a, int h, int n, int y, int o, double v)
@@ -111,7 +111,7 @@ static int host_conv(const struct tachy_nn_conv *a, cuda_stream s) { return host
 static int host_conv_depthwise(const struct tachy_nn_conv *a, cuda_stream s) { return host_conv_of(a, true); }
 static int host_stems; // how often it was taken
 
-// As the kernel: what lies in a pixel after the channels is multiplied by zeros.
+// As the kernel: elements of a pixel after the channels are multiplied by zeros.
 static int host_conv_stem(const struct tachy_nn_conv *a, cuda_stream s)
 {
     const struct tachy_conv_shape *q = &a->shape;
@@ -144,7 +144,7 @@ static int host_conv_tma(const struct tachy_nn_conv *a, cuda_stream s)
     return status;
 }
 
-// As the kernel, pixel by pixel: what lies where another pixel's input does shows in the result.
+// As the kernel, pixel by pixel: an output that overwrites another pixel's input shows in the result.
 static int host_pairs; // how often it was taken
 static int host_pair(const struct tachy_nn_pair *a, cuda_stream stream)
 {
@@ -467,7 +467,7 @@ static int host_squeeze(const struct tachy_nn_squeeze *a, cuda_stream stream)
     return 0;
 }
 
-// Where index `i` of a gather or scatter points to.
+// The position that index `i` of a gather or scatter addresses.
 static inline int64_t host_place(const struct tachy_nn_index *a, int64_t i)
 {
     int64_t place = host_at(a->shape, &a->table, i), from = host_at(a->shape, &a->index, i);

@@ -21,7 +21,7 @@ static inline struct tachy_rows *test_rows(struct tachy_rows *t)
     return t;
 }
 
-// A table of its own for a test program, never closed.
+// A table for a test program, never closed.
 static inline struct tachy_rows *test_table_of_rows(void)
 {
     static struct tachy_rows table;

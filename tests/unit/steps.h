@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-// Tasks of tests and benchmarks: the stages of segment's shape (preprocess, model, postprocess, an ordered one,
-// composite), each a function of the test's for one region or item. What is NULL is not there.
+// Tasks of tests and benchmarks: the same kinds of stages as segment (preprocess, model, postprocess, an ordered one,
+// composite), each a function of the test for one region or item. NULL: the task lacks that stage.
 
 struct test_steps {
     const char *name;
@@ -61,13 +61,13 @@ struct test_worker {
 
 enum { TEST_PREPROCESS, TEST_MODEL, TEST_POSTPROCESS }; // indices of stages
 
-// What a stage does, as one of TEST_STEP_*.
+// A stage's kind, as one of TEST_STEP_*.
 static inline int test_step_of(const struct tachy_stage *st)
 {
     return TACHY_MIN(st->index + TEST_STEP_PREPROCESS, (int)TEST_STEP_COMPOSITE);
 }
 
-// What the task was made with.
+// A task's parameters.
 struct test_task {
     tachy_task task; // first
     struct test_shared shared;
@@ -268,7 +268,7 @@ static inline const struct tachy_stage_ops *test_table(const struct test_steps *
     return tables[i]->ops;
 }
 
-// A task of the steps with `size` bytes of its own, copied from `priv`.
+// A task of the steps with `size` bytes of private data, copied from `priv`.
 static inline tachy_task *test_task(const struct test_steps *steps, const void *priv, size_t size)
 {
     struct test_task *whole = calloc(1, sizeof(*whole) + size);

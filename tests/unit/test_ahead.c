@@ -20,7 +20,7 @@ static struct {
     int wrong[2], turns[2]; // of the two stages, which run side by side
 } now = {.flush_at = NEVER};
 
-// What a frame's stages have left in it.
+// Marks that a frame's stages have left.
 struct own {
     int64_t seven, sum;
 };
@@ -46,7 +46,7 @@ static int64_t left_after(int64_t id)
     return end - 1 - id;
 }
 
-// Which of the two a stage is: the first adds up what it sees, the second looks at these sums.
+// The index of a stage: the first adds up what it sees, the second reads these sums.
 static void look(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
     int which = st->index - 1;

@@ -48,7 +48,7 @@ static int run_turn(const struct tachy_cuda_pre_turn *a, cuda_stream stream)
 
 static int run_border(const struct tachy_cuda_pre_border *a, cuda_stream stream) { return CUDA_OK; }
 
-// The last triangle that covers the pixel, -1: none; and where it is in the texture.
+// The last triangle that covers the pixel, -1: none; and the position in the texture.
 static int covering(const struct tachy_cuda_mesh *a, int x, int y, float *u, float *v)
 {
     const struct tachy_mesh_corner *corner = (const void *)at(a->corner);
@@ -264,7 +264,7 @@ static int run_pipeline(const struct way *way, tachy_task *t, tachy_frame_pool *
     return err;
 }
 
-// `at` >= 0: the driver's call of that number fails. Whether it came.
+// `at` >= 0: the driver's call of that number fails. Returns true if it was reached.
 static bool run(const struct way *way, int fails, int *out)
 {
     tachy_task *t = NULL;
@@ -311,7 +311,7 @@ static void compare(void)
 
 TEST(the_pictures_are_the_cpu_s)
 {
-    static const int ways[] = {0, 3, 5, 6}; // each bit off and on, beside both values of the others
+    static const int ways[] = {0, 3, 5, 6}; // each bit off and on, with both values of the others
     for (size_t k = 0; k < TACHY_ARRAY_SIZE(ways); k++) {
         int err, i = ways[k];
         struct way way = {false, i & 1, i & 2, false, 1, 1};

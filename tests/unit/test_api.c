@@ -3,9 +3,9 @@
 #include <stdint.h>
 #include <tachy/tachy.h>
 
-// Every public function with NULL for each of its pointers, alone and all at once: the rule of
-// <tachy/common.h>; the few without a pointer with numbers out of range. The calls are written by api_calls.py from the headers.
-// test_api NAME: that function alone.
+// Every public function with NULL for each of its pointers, singly and all at once: the rule of <tachy/common.h>;
+// functions without pointers get numbers out of range. api_calls.py writes the calls from the headers. test_api NAME:
+// only that function.
 
 static int logged;
 static const char *function, *null;
@@ -107,7 +107,7 @@ static void fill_params(void)
     api.given_tachy_stream_params.input = api.given_tachy_video_info = info;
 }
 
-// Objects that work, each with a log where it takes one.
+// Working objects, each with a log if it takes one.
 static void open_objects(void)
 {
     CHECK_INT(tachy_batcher_open(&api.tachy_batcher, &api.given_tachy_batcher_params), TACHY_OK);

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <tachy/batcher.h>
 
-// The batcher in simulated time, single-threaded: no workers of its own, the test takes and
-// finishes batches. Threads are in test_batcher_threads.c.
+// The batcher in simulated time, single-threaded: it has no workers, and the test takes and finishes batches.
+// test_batcher_threads.c covers threads.
 
 enum { US = 1000 };
 
@@ -171,7 +171,7 @@ TEST(priorities_age)
     tachy_batcher_flush(b);
     CHECK_STR(taken(b), "3 flush");
 
-    // What is due goes first, whatever its priority.
+    // Due items go first, whatever their priority.
     SUBMIT(b, .user = N(4), .priority = -100, .timeout_us = 10);
     sim_now += 10 * US;
     SUBMIT(b, .user = N(5), .priority = 100);
@@ -251,7 +251,7 @@ TEST(cancel)
     struct tachy_batch *batch;
     CHECK_INT(tachy_batcher_take(b, 0, &batch), TACHY_OK);
     CHECK_INT(tachy_batcher_cancel(b, t[1]), TACHY_ERR_STATE); // handed out
-    batch->items[1].err = TACHY_ERR_FORMAT;                    // one fails alone
+    batch->items[1].err = TACHY_ERR_FORMAT;                    // only one fails
     tachy_batcher_finish(b, &batch, TACHY_OK);
     CHECK_INT(ended[1], 1);
     CHECK_INT(ended[2], 1);
@@ -356,7 +356,7 @@ TEST(invalid_parameters_are_refused)
     CHECK_STR(tachy_batch_reason_name((enum tachy_batch_reason)77), "unknown");
 }
 
-// ---- Properties: a random life of a batcher beside a model that is too simple to be wrong ----
+// ---- Properties: a random sequence of calls, compared with a model that is too simple to be wrong ----
 
 enum { MAX_INSIDE = 80, EVENTS = 1500, WORKERS = 3 };
 

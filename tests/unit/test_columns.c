@@ -185,7 +185,7 @@ TEST(refused)
     tachy_plan_free(&plan);
 }
 
-// What the launch costs with bands of `rows` lines, counted frame by frame.
+// Cost of the launch with bands of `rows` lines, counted frame by frame.
 static int64_t rounds(const struct tachy_cuda_preprocess *l, int rows, int places)
 {
     int64_t blocks = 0;

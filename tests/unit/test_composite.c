@@ -5,8 +5,7 @@
 #include <math.h>
 #include <tachy/preprocess.h>
 
-// What composite promises, from its definitions; the vector versions are compared with their
-// twins elsewhere (tests/check).
+// The guarantees of composite, from its definitions; tests/check compares the vector versions with their twins.
 
 TEST(ramp_is_what_its_definition_says)
 {

@@ -370,7 +370,7 @@ TEST(workers_rest_and_come_back)
     usleep(50000);
     CHECK(model_is_busy(c, 1, 0.1, 1.05)); // one works
     CHECK_INT(tachy_control_set(c, "model.num_workers", "2", NULL), TACHY_OK);
-    CHECK(model_is_busy(c, 2, 1.05, 2.1)); // which one alone cannot be
+    CHECK(model_is_busy(c, 2, 1.05, 2.1)); // which a single one cannot reach
     CHECK_INT(tachy_control_set(c, "workers", "1", NULL), TACHY_OK);
     tachy_control_drain(c); // one finishes what two have begun
     CHECK_INT(finish(&j), TACHY_OK);

@@ -10,8 +10,7 @@
 enum { FPS = 60, HOUR = 3600 };
 static const unsigned every = (1u << TACHY_DEGRADE_COUNT) - 1;
 
-// A machine that needs load * factor[level] of the time that a frame has. What it cannot work on
-// misses, evenly spread.
+// A machine that needs load * factor[level] of a frame's time. The excess misses its deadline, evenly spread.
 struct machine {
     struct tachy_controller c;
     uint64_t now;

@@ -1,4 +1,4 @@
-// Between R'G'B' and Y'CbCr: the plain C version beside libswscale, and what must hold of any.
+// Between R'G'B' and Y'CbCr: the plain C version compared with libswscale, and properties of every version.
 #include "test.h"
 
 #include "base/base.h"
@@ -215,7 +215,7 @@ TEST(floats_are_as_bytes)
     }
 }
 
-// What is no number is 0, of both kinds; what lies outside of 0..1 is cut.
+// NaN of both kinds becomes 0; values outside 0..1 are clamped.
 TEST(floats_outside)
 {
     static const uint16_t halves[] = {0x7e00, 0x7c01, 0xfe00, 0xfc00, 0xbc00, 0x7c00, 0x4000}; // NaN, -inf, -1, inf, 2

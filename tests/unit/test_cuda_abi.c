@@ -3,7 +3,7 @@
 #include "cuda/abi.h"
 #include "media/frame_priv.h"
 
-// src/cuda/abi.h against NVIDIA's own headers, where they are installed.
+// Compares src/cuda/abi.h with NVIDIA's own headers, if they are installed.
 
 #if !HAVE_CUDA_HEADERS
 int main(void) { SKIP("CUDA's headers are not installed"); }

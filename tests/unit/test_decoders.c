@@ -397,7 +397,7 @@ TEST(size_change_in_the_middle)
     CHECK_INT(one.n, FRAMES);
     CHECK_INT(one.frames[100].discontinuity, 1);
     CHECK_INT(one.frames[100].width, 640);
-    // Times that begin anew.
+    // Times that restart.
     CHECK(make("again.ts", 100, "", "-c:v libx264 -preset ultrafast -crf 18 -g 30 -output_ts_offset 2"));
     CHECK(shell("cat %s %s > %s", path("one.ts"), path("again.ts"), path("jump.ts")));
     compare("jump.ts", (struct tachy_source_params){0}, true);
@@ -469,7 +469,7 @@ TEST(damage)
     }
 }
 
-// What the frames by position say of the next ones, put where it belongs; positions without a frame go.
+// Moves a reported break to the next frame; removes positions without a frame.
 static void apply_breaks(struct reading *r)
 {
     int64_t n = 0;
@@ -517,7 +517,7 @@ TEST(times_of_decoding)
         {"mpeg2.mp4", "decoding2.mkv", "setts=pts=DTS"},
         {"mpeg2.mkv", "decoding2c.mkv", "setts=pts=DTS"},
         {"mpeg4.mp4", "decoding4.mp4", "setts=pts=DTS"},
-        {"mpeg2.mp4", "nofirst.mp4", "noise=drop='eq(n\\,37)+eq(n\\,61)+eq(n\\,85)'"}, // P behind a keyframe
+        {"mpeg2.mp4", "nofirst.mp4", "noise=drop='eq(n\\,37)+eq(n\\,61)+eq(n\\,85)'"}, // P after a keyframe
         {"mpeg4.mp4", "headless.mp4", "noise=drop='eq(n\\,0)'"},
     };
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(files); i++) {
@@ -534,8 +534,8 @@ TEST(times_of_decoding)
     }
 }
 
-// Damage in a segment's last picture, and in others: the same frames start anew as with one decoder.
-// `noise`: FFmpeg's expression, 1 in so many bytes of the packets where it is not 0.
+// Damage in a segment's last picture, and in others: the same frames are discontinuities as with one decoder. `noise`:
+// FFmpeg's expression; if not 0, 1 in that many bytes of the packets is damaged.
 static void damaged_alike(const char *noise, int anew)
 {
     CHECK(shell("ffmpeg -v error -y -i %s -c copy -bsf:v noise=amount=\"'%s'\" %s", path("plain.mkv"), noise, path("noisy.mkv")));
@@ -557,14 +557,14 @@ static void damaged_alike(const char *noise, int anew)
 TEST(damage_at_a_segments_end)
 {
     CHECK(make("plain.mkv", FRAMES, "", "-c:v libx264 -preset veryfast -crf 3 -g 30 -sc_threshold 0 -bf 0"));
-    damaged_alike("if(eq(n\\,59)\\,1\\,0)", 1); // no picture comes out: the keyframe behind it
+    damaged_alike("if(eq(n\\,59)\\,1\\,0)", 1); // no picture comes out: the keyframe after it
     damaged_alike("if(eq(n\\,59)+eq(n\\,89)\\,1\\,0)", 2);
     damaged_alike("if(eq(n\\,59)\\,40\\,0)", 2); // it does, concealed: itself too
     damaged_alike("if(eq(n\\,59)+eq(n\\,75)\\,1\\,0)", 2); // and one in the middle
 }
 
-// One picture whose time is more than a second too early: those behind it keep theirs. Times that go on from
-// there are all moved along.
+// One picture whose time is more than a second too early: later ones keep theirs. If later times continue from it, all
+// are shifted.
 TEST(times_that_step_back)
 {
     static const struct {
@@ -662,7 +662,7 @@ static bool divides_when_read(const char *file, int64_t frames)
     return divides;
 }
 
-// What one decoder read says whether more would have helped.
+// The statistics of one decoder tell whether more would have helped.
 TEST(more_decoders_need_keyframes)
 {
     CHECK(make("onekey.mp4", 60, "", "-c:v libx264 -preset ultrafast -g 250 -sc_threshold 0"));
@@ -674,8 +674,8 @@ TEST(more_decoders_need_keyframes)
     CHECK(!divides_when_read("raw.h264", FRAMES));
 }
 
-// A thread that comes back takes the decoder that is furthest behind once its own may not go on;
-// alone, it never leaves its own before its end.
+// A thread that returns takes the decoder that is furthest behind once its own has to wait; a single thread never
+// leaves its own before its end.
 TEST(one_thread_reads_in_order)
 {
     tachy_source *s = NULL;

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-// What --despeckle does if no frame can be waited for; tests/e2e/test_despeckle.py has the rest.
+// --despeckle without look-ahead; tests/e2e/test_despeckle.py covers the rest.
 
 enum { W = 60, H = 40, FRAMES = 4 };
 

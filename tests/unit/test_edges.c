@@ -39,7 +39,7 @@ static tachy_frame *strands(enum tachy_pix format)
     return f;
 }
 
-// What a network would say of it: unsure from above the strands to below their roots.
+// A network's likely mask: uncertain from above the strands to below their roots.
 static struct tachy_mask coarse(uint8_t data[M * M], struct tachy_rect region)
 {
     for (int i = 0; i < M * M; i++) {
@@ -122,7 +122,7 @@ TEST(regions_keep_to_their_place)
     tachy_frame_unref(&in);
 }
 
-// Alpha of a disc with an edge of a pixel; the radius that an alpha's area has.
+// Draws alpha of a disc with an edge of one pixel; computes the radius from an alpha's area.
 static void disc(uint8_t *to, double radius)
 {
     for (int i = 0; i < W * H; i++)

@@ -53,7 +53,7 @@ TEST(null_pretends)
     CHECK_TEXT(said, "dense");
     a.stride[0] = 384, a.stride[1] = 128, a.stride[2] = 16;
     CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_OK);
-    a.mem = TACHY_DEVICE; // which this one alone takes
+    a.mem = TACHY_DEVICE; // which only this one takes
     CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_OK);
     a.mem = TACHY_HOST;
     tachy_tensor_free(&a);
@@ -154,7 +154,7 @@ TEST(bad_libraries)
     unsetenv("TACHY_ORT");
 }
 
-// Where none is installed every place that was tried is named.
+// If none is installed, every place that was tried is named.
 TEST(search_order)
 {
     char *deps = tachy_asprintf("%s", getenv("TACHY_DEPS") ? getenv("TACHY_DEPS") : ""), *json;

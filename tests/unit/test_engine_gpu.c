@@ -135,7 +135,7 @@ TEST(failing_runs)
     tachy_gpu_unref(&gpu);
 }
 
-// What cannot be had is refused, and nothing else is taken for it.
+// An unavailable precision is refused, not replaced.
 TEST(refused_precisions)
 {
     static const struct {

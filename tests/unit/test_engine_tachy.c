@@ -4,8 +4,8 @@
 #include "tiny_onnx.h"
 
 
-// The provider tachy in our own engine: who runs a model, what is said, and the same bits on several
-// threads. Results of networks are held to ONNX Runtime's by tests/e2e/test_provider.py.
+// The provider tachy in our own engine: which provider runs a model, what is logged, and the same bits on several
+// threads. tests/e2e/test_provider.py compares networks' results with ONNX Runtime's.
 
 static const int64_t small[] = {1, 2, 3, 0};
 
@@ -103,7 +103,7 @@ TEST(shares_its_plan)
     CHECK(a == b && a != c);
     CHECK(a->plan && !a->session);
     CHECK(c->session && !c->plan);
-    // Whether all or nothing was wanted makes a difference only where it is nothing.
+    // Requiring the whole model matters only if some nodes are left to ONNX Runtime.
     struct tachy_ep whole = ep;
     whole.whole = true;
     p.ep = &whole;
@@ -190,7 +190,7 @@ TEST(missing_providers)
     }
 }
 
-// A plugin under any name, ours here: what ONNX Runtime keeps is counted, and an error where it is all.
+// A plugin under any name, here ours: nodes left to ONNX Runtime are counted, and it is an error if all are.
 TEST(plugins)
 {
     char *library;
@@ -243,7 +243,7 @@ TEST(free_dimensions)
     }
 }
 
-// Engines open together, every second with two threads inside of a run.
+// Engines that are opened together, every second one with two threads inside a run.
 TEST(threads_agree)
 {
     char *path = shared_selfie();

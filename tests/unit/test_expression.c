@@ -8,7 +8,7 @@ static void keep(void *user, enum tachy_log_level level, const char *text) { snp
 
 static const struct tachy_log kept = {keep, NULL, TACHY_LOG_ERR};
 
-// What an expression says with blur 0.25, faces 2, category "cat"; -1: it cannot be read.
+// The value of an expression with blur 0.25, faces 2, category "cat"; -1: it cannot be parsed.
 static int holds(const char *text)
 {
     struct curate_names names = {0};

@@ -140,7 +140,7 @@ static void at_rest_the_picture_stays(void)
     CHECK(painted > 1000);
 }
 
-// A mouth that opens farther shows what is behind the lips, below teeth as long as the picture's.
+// A mouth that opens wider shows the inside of the mouth, below teeth as long as the picture's.
 static void teeth_keep_their_length(void)
 {
     static struct tachy_face face;

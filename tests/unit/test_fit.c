@@ -11,8 +11,8 @@
 #include <libswscale/swscale.h>
 #include <math.h>
 
-// A video's picture fitted behind people, on the CPU and on a GPU, held against what it should be. The kernels here are
-// their twins, whose bits they have; memory is that of a driver without a GPU (fakes/).
+// A background video's picture, scaled on the CPU and on a GPU, compared with the expected one. The kernels here are
+// their twins, with the same bits; memory is that of a driver without a GPU (fakes/).
 
 static uint8_t *at(cuda_address a) { return (uint8_t *)(uintptr_t)a; }
 
@@ -148,7 +148,7 @@ static double *resized(const tachy_frame *f, int component, int w, int h)
     return all;
 }
 
-// Codes of eight bits, which need not be whole.
+// Codes of eight bits, possibly fractional.
 static void to_rgb(double v[3], struct tachy_color c)
 {
     double kr, kb, y = (v[0] - (c.range == 2 ? 0 : 16)) / (c.range == 2 ? 255 : 219), per = c.range == 2 ? 255 : 224;
@@ -168,7 +168,7 @@ static void from_rgb(double v[3], struct tachy_color c)
     v[2] = 128 + per * (r - y) / (2 * (1 - kr));
 }
 
-// What becomes of component c where all three have w x h samples.
+// The expected result for component c if all three have w x h samples.
 static double *recoded(double *const in[3], int c, int n, struct tachy_color from, struct tachy_color to)
 {
     double *all = malloc(sizeof(double) * (size_t)n);
@@ -222,7 +222,7 @@ static double psnr(const tachy_frame *f, double *const want[3])
 
 static const struct tachy_color untagged = {0}, bt709 = {.matrix = 1, .range = 1}, bt601 = {.matrix = 6, .range = 1},
                                 full = {.matrix = 6, .range = 2};
-// What rounding to codes of eight bits leaves in dB: 58.9 once and 55.9 twice, where luma takes chroma's as well 55.6.
+// Errors of rounding to 8-bit codes in dB: 58.9 for one rounding and 55.9 for two, 55.6 if luma also uses chroma's.
 enum { ONCE = 58, TWICE = 55 };
 // Fields of saturated colours, where luma takes chroma that is interpolated between two samples (on the CPU), or that
 // has the mean of what becomes of it (on the GPU): at their edges a code more or less.
@@ -261,7 +261,7 @@ static tachy_frame *on_gpu(const struct fit *c, const tachy_frame *from, struct 
     return to;
 }
 
-// What libswscale makes of it where the matrix is left to it too.
+// libswscale's result if it converts the matrix too.
 static tachy_frame *by_libswscale(const struct fit *c, const tachy_frame *from)
 {
     struct tachy_frame_params size = {.format = c->to, .width = c->to_w, .height = c->to_h, .color = *c->to_color};
@@ -283,7 +283,7 @@ static tachy_frame *by_libswscale(const struct fit *c, const tachy_frame *from)
     return to;
 }
 
-// What was farthest off.
+// The largest errors.
 struct worst {
     double gpu, cpu, libswscale;
 };
@@ -336,7 +336,7 @@ TEST(as_it_should_be)
     tachy_gpu_unref(&g);
 }
 
-// What is left to libswscale.
+// Cases left to libswscale.
 TEST(takes)
 {
     static const struct {
@@ -346,7 +346,7 @@ TEST(takes)
         bool taken;
     } all[] = {
         {TACHY_PIX_YUV420P, TACHY_PIX_YUV420P, {.matrix = 1}, 1920, true},
-        {TACHY_PIX_YUV420P, TACHY_PIX_YUV420P, {0}, 1920, false}, // another matrix, and planes behind it
+        {TACHY_PIX_YUV420P, TACHY_PIX_YUV420P, {0}, 1920, false}, // another matrix, with more planes
         {TACHY_PIX_YUV420P, TACHY_PIX_NV12, {0}, 1920, true},
         {TACHY_PIX_YUV420P, TACHY_PIX_RGB24, {.matrix = 1}, 640, false},
         {TACHY_PIX_YUV420P10, TACHY_PIX_P010, {.matrix = 1}, 640, false},

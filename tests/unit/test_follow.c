@@ -16,7 +16,7 @@ static struct tachy_region at(double x, double y)
     return (struct tachy_region){.x = x, .y = y, .w = 40, .h = 50, .score = 0.9f, .track = -1};
 }
 
-// What a network gives for a face at (x, y): corners of its box.
+// A network's output for a face at (x, y): corners of its box.
 static bool see(struct tachy_follow *f, const struct tachy_follow_params *p, int i, double x, double y, float score,
                 struct tachy_region *r, struct tachy_point points[2])
 {
@@ -103,7 +103,7 @@ TEST(a_free_place_is_filled_now_and_then)
     CHECK_INT(asked, 3);
     tachy_follow_detected(&f, &params, found, 2);
     CHECK_INT(f.nb, 2);
-    // The second walks behind the first: the younger goes.
+    // The second walks behind the first: the younger track is dropped.
     CHECK(see(&f, &params, 0, 100, 100, 0.9f, &r, points) && see(&f, &params, 1, 101, 100, 0.9f, &r, points));
     tachy_follow_end(&f, &params);
     CHECK(f.nb == 1 && f.thing[0].id == 0);
@@ -118,7 +118,7 @@ static double noise(void)
 
 static const struct tachy_one_euro filter = {.min_cutoff = 1, .beta = 30};
 
-// A face that the network sees at (x, y), 0.04 s after the frame before; returns where it is after the filter.
+// A face that the network sees at (x, y), 0.04 s after the previous frame; returns its filtered position.
 static struct tachy_region calmed(struct tachy_calm *c, int64_t id, double x, double y, struct tachy_point points[2])
 {
     points[0] = (struct tachy_point){(float)x - 20, (float)y - 25, 0, 1};
@@ -150,7 +150,7 @@ TEST(points_are_calmed)
     tachy_calm_free(&c);
 }
 
-// What one number's points were says nothing of another's, and a number that was away begins anew.
+// Points of one number do not affect another's, and a number that was away starts afresh.
 TEST(each_number_is_calmed_by_itself)
 {
     struct tachy_calm c = {0};
@@ -213,7 +213,7 @@ TEST(a_saved_track_goes_on)
     free(data);
 }
 
-// Points behind those that are told say where the next crop is: the square around the first that the second is on the edge of.
+// Unreported points define the next crop: the square around the first, with the second on its edge.
 TEST(points_that_are_not_told_place_the_crop)
 {
     struct tachy_follow_params p = params;

@@ -73,7 +73,7 @@ static bool same_samples(const tachy_frame *a, const tachy_frame *b)
     return true;
 }
 
-// How far a pixel is from grey, in steps of 8 bits.
+// Distance of a pixel from grey, in steps of 8 bits.
 static double tint(const tachy_frame *f, int x, int y)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
@@ -104,7 +104,7 @@ TEST(despill_takes_the_screens_hue_out_of_edges)
         for (int y = 0; y < BIG; y++)
             for (int x = 0; x < BIG; x++) {
                 double from = hypot(x - 80, y - 80), before = d->planes > 1 || d->rgb ? tint(green, x, y) : 0;
-                double share = soft[y * BIG + x] / 255.0; // behind it the colour is that of the picture
+                double share = soft[y * BIG + x] / 255.0; // behind it is the picture's colour
                 CHECK(d->rgb || get(out, 0, x, y, 0) == get(green, 0, x, y, 0));
                 if (before == 0)
                     continue;

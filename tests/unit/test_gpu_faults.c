@@ -15,10 +15,10 @@
 #include <tachy/settings.h>
 #include <unistd.h>
 
-// Whatever the driver refuses, a run of segment ends well: each of its calls fails once (fakes/), as allocations, copies,
-// streams, events, contexts and launches of a real one may, by an error that is over with it or by one that stays. Every
-// run comes to an end, says what failed with the right code or goes on correctly, leaves nothing behind, and the next
-// one works. TACHY_FAULTS=all, or a job's name: each of its calls, with a line about each; else a sample.
+// Whatever the driver refuses, a run of segment ends well. Each of its calls fails once (fakes/), as a real driver's
+// allocations, copies, streams, events, contexts and launches may, by a transient or a persistent error. Every run
+// ends, logs the failure with the right code or continues correctly, leaks nothing, and the next run works.
+// TACHY_FAULTS=all, or a job's name: each of its calls, with a line about each; else a sample.
 
 enum { W = 64, H = 32, FRAMES = 10, CLIP = 3, DEVICES = 2, STREAMS = 2, HANGS_S = 60 };
 
@@ -46,7 +46,7 @@ static void find_fake(void)
     launch = (__typeof__(launch))symbol("fake_cuda_launch");
 }
 
-// ---- What is said
+// ---- Messages
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char first_error[400]; // of a run
@@ -62,7 +62,7 @@ static void on_message(void *user, enum tachy_log_level level, const char *msg)
 }
 static const struct tachy_log to_here = {.fn = on_message, .max_level = TACHY_LOG_WARN};
 
-// ---- The engine: where the provider takes a stream each run is queued there, and h counts them
+// ---- The engine: if the provider takes a stream, each run is queued there, and h counts them
 
 enum { SIDE = 16, IN_X = 0, IN_H, OUT_Y = 0, OUT_H };
 static _Atomic int runs; // of the job, by a recurrent model; -1: it goes on from those of another
@@ -211,7 +211,7 @@ static void *feed(void *arg)
     return NULL;
 }
 
-// What came out is right, whatever came to pass.
+// All pictures that came out are right, whatever happened.
 static void check_pulled(const struct job *job, int n, const tachy_frame *f, const struct tachy_result *r)
 {
     CHECK(r->frame_id == n && r->pts == n * 10 && r->eyes == 1);
@@ -324,7 +324,7 @@ static int run_file(tachy_task *t, const struct job *job)
     return err;
 }
 
-// The code with which the job ends; with the fault behind it.
+// Runs the job with the fault and returns its code.
 static int run(const struct job *job, int at, int status, int how, int *calls)
 {
     struct input in;
@@ -359,7 +359,7 @@ static int run(const struct job *job, int at, int status, int how, int *calls)
 
 // ---- The sweep
 
-// Whose calls are tried, each of them; NULL: a sample of all.
+// The job all of whose calls are tried; NULL: a sample of all.
 static const char *asked_for(void)
 {
     const char *name = getenv("TACHY_FAULTS");
@@ -389,8 +389,8 @@ static bool try_one(const struct job *job, const struct fault *fault, int at, bo
     int calls, failures = test_failures, taken = fake.count()->taken_along;
     snprintf(at_work, sizeof(at_work), "%s, call %d, status %d: the run hangs\n", job->name, at, fault->status);
     alarm(HANGS_S);
-    // FFmpeg's encoder leaves all that it has, its reference to the context too, where that cannot be made current when
-    // it is closed.
+    // FFmpeg's encoder leaks everything, including its reference to the context, if that cannot be made current when
+    // the encoder is closed.
     int err = run(job, at, fault->status, fault->how | (job->encodes ? FAKE_INSIDE : 0), &calls);
     alarm(0);
     if (!failed_call)
@@ -404,7 +404,7 @@ static bool try_one(const struct job *job, const struct fault *fault, int at, bo
     if (all || test_failures > failures)
         printf("%s%s, call %d (%s), status %d: %s, %d taken along; %s\n", test_failures > failures ? "WRONG " : "", job->name,
                at, failed_call, fault->status, tachy_err_name(err), taken, first_error);
-    if (job->resume && err < 0) // goes on behind the parts that it has
+    if (job->resume && err < 0) // continues after the existing parts
         CHECK_INT(run(job, -1, 0, FAKE_ONCE, &calls), TACHY_OK);
     return true;
 }
@@ -460,7 +460,7 @@ static bool has_nvenc(void)
     return HAVE_NVENC_HEADER && c && tachy_nvenc_try(c, NULL, AV_PIX_FMT_NV12, 128, 64, why, sizeof(why)) == TACHY_OK;
 }
 
-// What --frame-skip compares frames by.
+// The signature by which --frame-skip compares frames.
 static int make_signature(const tachy_frame *first)
 {
     struct tachy_signature_gpu *g = NULL;

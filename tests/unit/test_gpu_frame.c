@@ -18,9 +18,9 @@
 #include <tachy/source.h>
 #include <unistd.h>
 
-// Frames in a GPU's memory, over a driver without a GPU (fakes/), whose memory is the host's in
-// truth: so what was copied can be looked at. What is cropped is held against FFmpeg's own
-// cropping of the same picture. The real device: tests/gpu/test_gpu_decode.c.
+// Frames in GPU memory, over a driver without a GPU (fakes/), whose memory is really the host's, so that copies can be
+// inspected. Crops are compared with FFmpeg's own cropping of the same picture. tests/gpu/test_gpu_decode.c covers the
+// real device.
 
 static char last_message[1024];
 static void on_message(void *user, enum tachy_log_level level, const char *msg)
@@ -40,7 +40,7 @@ static struct fake_cuda_counts *counts(void)
 static struct tachy_gpu *open_gpu(void)
 {
     struct tachy_gpu *g;
-    counts(); // ends here where the driver is another
+    counts(); // ends here with another driver
     CHECK_INT(tachy_gpu_open(&g, 0, NULL, &log_errors), TACHY_OK);
     return g;
 }
@@ -110,7 +110,7 @@ static void write_to_sink(const char *format, tachy_frame *f, int expected)
     tachy_sink_close(&s);
 }
 
-// Frames of each place are taken there and given back there; the host's need no GPU, also where one is named.
+// Frames of each kind of memory are allocated and freed there; host frames need no GPU, even if one is named.
 TEST(places)
 {
     static const enum tachy_mem places[] = {TACHY_HOST, TACHY_PINNED, TACHY_DEVICE};
@@ -191,7 +191,7 @@ TEST(the_cpu_refuses)
     tachy_gpu_unref(&g);
 }
 
-// A picture as NVDEC hands it out: in one block, chroma behind rows that nobody is shown.
+// A picture as NVDEC returns it: in one block, chroma after rows that are not shown.
 static AVFrame *decoded(AVBufferRef *device, enum AVPixelFormat sw, int width, int height)
 {
     AVBufferRef *frames = av_hwframe_ctx_alloc(device);
@@ -215,7 +215,7 @@ static AVFrame *decoded(AVBufferRef *device, enum AVPixelFormat sw, int width, i
     return av;
 }
 
-// The same picture as a decoder on the CPU has it.
+// The same picture as from a CPU decoder.
 static AVFrame *planar_of(const AVFrame *gpu, bool deep)
 {
     AVFrame *av = av_frame_alloc();

@@ -274,7 +274,7 @@ TEST(masks_change_devices)
     for (int i = 0; i < 100; i++)
         CHECK_INT(mask_there_move(&e, &devices[i % 2], i % 3 == 0), TACHY_OK);
     tachy_memory_read(m, &after);
-    CHECK(!memcmp(before.total, after.total, sizeof(before.total))); // nothing is taken anew
+    CHECK(!memcmp(before.total, after.total, sizeof(before.total))); // nothing is allocated again
     mask_there_free(&e);
     for (int i = 0; i < 2; i++)
         mask_pieces_close(&devices[i].masks);

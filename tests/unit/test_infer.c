@@ -68,7 +68,7 @@ static tachy_task *open_task(bool saved)
     return t;
 }
 
-// What a run has: two workers, the stream's states, and items.
+// Objects of a run: two workers, the stream's states, and items.
 struct run {
     tachy_task *t;
     void *worker[2][TACHY_MAX_STAGES], *state[TACHY_MAX_STAGES];
@@ -144,7 +144,7 @@ TEST(only_the_model_is_in_order)
     close_run(&one);
 }
 
-// Who saves tensors looks at the worker's right after they were used.
+// The saving stage reads the worker's tensors right after they were used.
 TEST(flags)
 {
     for (int saved = 0; saved < 2; saved++) {

@@ -6,8 +6,8 @@
 #include <tachy/task.h>
 #include <unistd.h>
 
-// What a job finds out before any work: names, contradictions, options that nobody reads. Whole jobs are run by
-// tests/e2e (test_examples, and every test of the command).
+// Checks of a job before any work: names, contradictions, unread options. tests/e2e runs whole jobs (test_examples, and
+// every test of the command).
 
 static char error[1024], folder[64] = "/tmp/tachy-job-XXXXXX";
 
@@ -101,7 +101,7 @@ TEST(names_and_order_of_files)
     CHECK(tachy_job_info(job)->to_stdout);
 }
 
-// What was asked for by name and has no effect; values of files may be for another task.
+// Options requested by name without effect; values from files may be for another task.
 TEST(options_that_nobody_reads)
 {
     CHECK_INT(OPEN("input.files=null:64x64", "output.format=null", "replay.loop=3"), TACHY_ERR_INVAL);

@@ -37,7 +37,7 @@ static int code(const struct tachy_pix_desc *d, double v, int comp)
     return (int)lrint(comp ? v * 224 * unit + 128 * unit : v * 219 * unit + 16 * unit);
 }
 
-// What lies in sample `x` of a component: for chroma of half the width, at the left one of its two pixels.
+// Content of sample `x` of a component: for chroma of half the width, that of the left one of its two pixels.
 static double sample(const struct tachy_pix_desc *d, enum tachy_pix f, int plane, int x, int i)
 {
     double rgb[3];
@@ -88,8 +88,8 @@ static void keyed(const tachy_frame *in, const struct tachy_chroma_key *key, con
 
 static bool has_hue(const struct tachy_pix_desc *d) { return d->rgb || d->planes > 1; }
 
-// A pixel of grey and screen has exactly the alpha that it was made with, up to the steps of chroma: one of 8 bits is
-// 1 / 224 of the full scale, of which this screen has 0.2 and 0.3, so alpha is uncertain by about 0.6 / 224 / 0.36.
+// A mixture of grey and screen gets exactly its alpha, up to the quantisation of chroma: an 8-bit step is 1 / 224 of
+// full scale, of which this screen has 0.2 and 0.3, so alpha is uncertain by about 0.6 / 224 / 0.36.
 TEST(a_mixture_has_its_alpha_in_every_format)
 {
     for (int f = 1; f < TACHY_PIX_COUNT; f++) {

@@ -79,7 +79,8 @@ static void a_driver_at_rest_leaves_the_portrait(void)
     CHECK(distance(own, at) < 1e-5);
     tachy_keypoints_drive(&portrait, &rest, &now, &(struct tachy_face_strength){0, 0}, at);
     CHECK(distance(own, at) < 1e-5);
-    tachy_keypoints_drive(&rest, &rest, &now, &(struct tachy_face_strength){1, 1}, at); // its own driver: it is where that is
+    tachy_keypoints_drive(&rest, &rest, &now, &(struct tachy_face_strength){1, 1}, at); // its own driver: the result is the
+                                                                                        // driver's
     tachy_keypoints_place(&now, own);
     CHECK(distance(own, at) < 1e-5);
 }

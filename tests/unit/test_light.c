@@ -132,7 +132,7 @@ TEST(steps_of_a_device_are_measured_there)
     const struct tachy_light_params p = {.task = task, .steps = rows_of(task), .url = "null:64x48@30,frames=40", .source = &sp,
                                          .input = &info, .output = &info, .workers = STREAMS, .seconds = 0.1};
     CHECK_INT(tachy_light_measure(&p, &l), TACHY_OK);
-    CHECK_INT(tachy_light_measure(&p, &l), TACHY_OK); // as behind a run
+    CHECK_INT(tachy_light_measure(&p, &l), TACHY_OK); // as after a run
     tachy_light_times(&l, &t);
     CHECK_INT(t.of[TEST_STEP_DECODE], TACHY_RESOURCE_CORES);
     CHECK_INT(t.of[TEST_STEP_PREPROCESS], TACHY_RESOURCE_SMS);
@@ -152,7 +152,7 @@ TEST(steps_of_a_device_are_measured_there)
     test_task_free(task);
 }
 
-// What a worker takes at once is queued at once, and a launch's time is that of all of its frames.
+// Frames that a worker takes together are queued together, and a launch's time covers all of them.
 TEST(frames_of_a_group_are_measured_together)
 {
     struct tachy_light l = {0};
@@ -184,7 +184,7 @@ TEST(frames_of_a_group_are_measured_together)
     test_task_free(task);
 }
 
-// Where opening an encoder, or a step's first frame, takes longer than the step was given, what comes behind it counts.
+// If opening an encoder, or a step's first frame, takes longer than the step's time, the frames after it count.
 TEST(slow_steps_have_a_frame)
 {
     struct tachy_light l = {0};
@@ -339,7 +339,8 @@ static int run_spread(struct tachy_summary *s, bool calibrate)
     return err;
 }
 
-// Each device is measured by itself, and a run counts what each had of its frames; so does a later one by what was kept.
+// Each device is measured separately, and a run weights them by their frames; so does a later run from the stored
+// figures.
 TEST(each_device_is_measured)
 {
     const struct tachy_cu *cu;
@@ -456,7 +457,7 @@ struct curve {
     int cores, fails_from, measured;
 };
 
-// As many as there are cores give more; with more than that each takes a little from the others.
+// Up to the number of cores more copies gain; beyond that each takes a little from the others.
 static int curve_rate(void *user, int n, double *rate)
 {
     struct curve *c = user;

@@ -5,8 +5,7 @@
 
 #include <malloc.h>
 
-// What mode live and frame_skip decide, without a pipeline: shedding, signatures, and a simulated
-// hour of a live run.
+// Decisions of mode live and frame_skip, without a pipeline: shedding, signatures, and a simulated hour of a live run.
 
 #define MS 1000000ull
 #define S (1000 * MS)

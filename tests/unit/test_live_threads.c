@@ -21,7 +21,7 @@ struct conf {
 
 struct thing {
     int64_t from; // frame whose "result" this is
-    int64_t since; // frames since the state began anew
+    int64_t since; // frames since the state restarted
 };
 
 static struct conf *conf(const tachy_task *t) { return test_priv(t); }
@@ -73,7 +73,7 @@ static int t_order(void *state, struct tachy_item *item)
 }
 static int t_composite(void *w, struct tachy_item *item)
 {
-    // The picture says where it came from and whose result it shows.
+    // The picture records its origin and whose result it shows.
     struct thing *x = item->priv;
     item->out = tachy_frame_ref(item->in);
     item->result.coverage = (float)x->from;
@@ -269,7 +269,7 @@ TEST(newest_wins)
 
 static int slow_value(int i) { return i / 7 * 3 % 200; }
 
-// Which frames are inferred follows from the pictures alone, not from the workers' speed.
+// The pictures alone decide which frames are inferred, not the workers' speed.
 TEST(frame_skip_is_the_same_with_any_workers)
 {
     static int64_t from[3000];
@@ -339,8 +339,7 @@ TEST(a_deadline_makes_batches_smaller)
 
 static int alike(int i) { return 77; }
 
-// What a reused result shows was inferred from a frame that came out or was shed later, never
-// from one that was given up before.
+// A reused result comes from a frame that came out or was shed later, never from one that was shed before inference.
 TEST(live_reuse_takes_real_results)
 {
     struct job *j = job(base);
@@ -370,7 +369,7 @@ TEST(state_starts_anew_though_frames_are_shed)
         anew += j->since[i] == 0;
         CHECK(i == 0 || (j->since[i] == 0) == (j->ids[i] / 40 != j->ids[i - 1] / 40));
     }
-    CHECK(anew > 2); // 10, but where a machine is so slow that 40 frames in a row are shed
+    CHECK(anew > 2); // 10, unless a slow machine sheds 40 frames in a row
 }
 
 TEST(a_failure_ends_a_live_stream)

@@ -292,7 +292,7 @@ TEST(side_gives_packets_in_order_of_time)
     CHECK_INT(put(s, 2, 0, 1), TACHY_ERR_INVAL);
     CHECK_INT(put(s, 0, 0, 10), TACHY_OK);
     CHECK_INT(put(s, 0, 500, 10), TACHY_OK);
-    CHECK_INT(put(s, 0, AV_NOPTS_VALUE, 10), TACHY_OK); // stays behind its predecessor
+    CHECK_INT(put(s, 0, AV_NOPTS_VALUE, 10), TACHY_OK); // stays after its predecessor
     CHECK_INT(put(s, 1, 250, 10), TACHY_OK);
     AVPacket *p = av_packet_alloc();
     CHECK_INT(tachy_side_take(s, -1, p), TACHY_ERR_AGAIN);

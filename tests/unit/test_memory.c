@@ -174,7 +174,7 @@ TEST(a_place_that_is_full)
     CHECK(strstr(n.last, "the system has no 64 bytes of device memory for tensors"));
     tachy_memory_quiet(m);
     CHECK_INT(tachy_memory_take(m, &b[2], TACHY_DEVICE, TACHY_MEMORY_TENSORS, 64), TACHY_ERR_NOMEM);
-    CHECK_INT(n.warnings, 2); // after a quiet time it is said again
+    CHECK_INT(n.warnings, 2); // after a quiet time it is logged again
     tachy_memory_give(m, &b[0]);
     tachy_memory_give(m, &b[1]);
     CHECK_INT(device_blocks, 0);

@@ -84,7 +84,7 @@ static struct fake_cuda_counts *counts;
 static void (*list_gpus)(int n);
 static void (*fail_cuda)(int status);
 
-// As it is before each case.
+// Restores the state before each case.
 static void anew(void)
 {
     *nvenc = (struct fake_nvenc_state){.sessions = nvenc->sessions};
@@ -189,7 +189,7 @@ static int run(const struct way *way)
     return err;
 }
 
-// What FFmpeg's command makes of a file: a line a picture, with its time and checksum.
+// FFmpeg's output for a file: one line per picture, with its time and checksum.
 static char *decoded(const char *name, bool times)
 {
     char path[160], command[256], line[256];
@@ -332,7 +332,7 @@ TEST(the_light_ratio_counts_it)
     CHECK_INT(nvenc->uploads, 0);
 }
 
-// What surfaces are not good for goes through host memory.
+// Pictures that surfaces do not suit go through host memory.
 TEST(the_host_steps_in)
 {
     const struct way way = {.name = "host.mp4", .format = "nv12"}, deep = {.name = "deep.mkv", .format = "yuv444p10le"};
@@ -431,7 +431,7 @@ TEST(in_parts)
     CHECK_INT(nvenc->opened, 0);
 }
 
-// ---- The sink alone
+// ---- Only the sink
 
 static tachy_frame *frame_on(tachy_frame_pool *pool, bool surface, int64_t pts)
 {

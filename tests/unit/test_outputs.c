@@ -160,7 +160,7 @@ TEST(all_fail)
     tachy_sink_close(&s);
 }
 
-// Of a named pipe that holds one frame and not two, so that a writer is stuck as soon as two are to be written.
+// For a named pipe that holds one frame and not two, so that a writer blocks as soon as two are to be written.
 static int open_reader(const char *path)
 {
     int fd = open(path, O_RDONLY | O_NONBLOCK);
@@ -188,7 +188,7 @@ TEST(live_sheds_and_names_who_is_stuck)
     CHECK_INT(stats[1].frames + stats[1].shed, n);
 }
 
-// Two waits of 2 s beside each other: a stop ends both sinks.
+// Two concurrent waits of 2 s: a stop ends both sinks.
 TEST(a_stop_gives_up_who_takes_nothing)
 {
     int stop = 0;

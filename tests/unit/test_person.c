@@ -3,7 +3,7 @@
 #include "base/base.h"
 #include "postprocess/person.h"
 
-// Which part of a mask is kept, and that it stays the same one.
+// Which part of a mask is kept, and that the choice is stable.
 
 enum { W = 120, H = 80 };
 
@@ -51,7 +51,7 @@ TEST(each_rule_keeps_its_own_with_the_soft_edge)
     }
 }
 
-// Parts that touch at a corner hang together, also where that shows only in a later row: 492 pixels against 450.
+// Parts that touch at a corner are connected, also if that shows only in a later row: 492 pixels against 450.
 TEST(a_fork_is_one_part)
 {
     struct tachy_person p = {0};
@@ -77,7 +77,7 @@ TEST(what_is_pale_is_nobody)
     CHECK_INT(at(60, 40), 100);
 }
 
-// Who was chosen is kept while walking past somebody larger; the other one takes over only after a second.
+// The chosen person is kept while walking past somebody larger; the other one takes over only after a second.
 TEST(the_chosen_one_is_followed)
 {
     struct tachy_person p = {0};

@@ -220,7 +220,7 @@ static void count_errors(void *user, enum tachy_log_level level, const char *msg
     *(int *)user += level == TACHY_LOG_ERR;
 }
 
-// A frame's fields are the caller's: nothing behind its planes may be read.
+// A frame's fields are the caller's: nothing past its planes may be read.
 TEST(what_is_pushed_is_checked)
 {
     int errors = 0, refused = 0;
@@ -256,7 +256,7 @@ TEST(what_is_pushed_is_checked)
     test_task_free(t);
 }
 
-// As a file may: the stream's size and format hold.
+// As with a file: the stream's size and format are kept.
 TEST(a_change_of_size_is_served)
 {
     struct counting c = never;

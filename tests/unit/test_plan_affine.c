@@ -89,7 +89,7 @@ TEST(others_stay)
     struct tachy_value *y = conv(picture(), 5, 3, true);
     y->made_by->attr.act.act = TACHY_PLAN_RELU;
     stays(binary(TACHY_PLAN_MUL, y, number(3)));
-    begin(); // needed as it is
+    begin(); // used unchanged
     struct tachy_value *x = picture(), *z = binary(TACHY_PLAN_MUL, x, number(3));
     tachy_graph_add_output(g, z);
     stays(conv(z, 5, 3, true));

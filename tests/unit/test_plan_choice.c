@@ -8,8 +8,8 @@
 
 #include <pthread.h>
 
-// Choice of kernels: which one runs changes no bit, a choice is taken again where it fits and
-// only there, and plans of equal weights share them.
+// Choice of kernels: it changes no bit, a stored choice is reused if and only if it fits, and plans of equal weights
+// share them.
 
 enum { SIZE = 20, IN = 3 * SIZE * SIZE, CHANNELS = 40, OUT = CHANNELS * SIZE * SIZE };
 
@@ -128,7 +128,7 @@ TEST(every_kernel)
     tachy_free(first);
 }
 
-// Each kernel of a shape has a name of its own, or a choice could not say which.
+// Each kernel of a shape has a distinct name, so that a choice can identify it.
 TEST(names)
 {
     static const struct tachy_conv_shape shapes[] = {

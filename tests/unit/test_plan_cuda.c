@@ -86,7 +86,7 @@ TEST(what_becomes_an_address)
     tachy_graph_close(&g);
 }
 
-// What a plan of the CPU gives for the same graph in float32.
+// The result of a CPU plan for the same graph in float32.
 static float *expected(void (*build)(void))
 {
     build();
@@ -158,8 +158,8 @@ static struct tachy_value *squeezed(struct tachy_value *x, int hidden)
     return binary(TACHY_PLAN_MUL, x, unary(TACHY_PLAN_SIGMOID, conv(s, (int)x->shape[1], 1, true)));
 }
 
-// Squeeze-and-excite behind a depthwise convolution, of a picture that something else makes, of one layer and from another
-// picture's means; a scale that is none.
+// Squeeze-and-excite after a depthwise convolution, of a picture that another node makes, of one layer and from another
+// picture's means; and a scale that is none.
 static void squeezes(void)
 {
     begin();
@@ -193,9 +193,9 @@ TEST(squeeze_and_excite)
     tachy_graph_close(&g);
 }
 
-// The decoder of a segmentation network: what is larger is scaled by the means of both pictures and added to the smaller one
-// blown up; then the same from the means of one through a convolution. A picture of whose mean a step is made is used by none
-// behind it.
+// The decoder of a segmentation network: the larger picture is scaled by the means of both and added to the upsampled
+// smaller one; then the same from the means of one through a convolution. If a step makes the mean of a picture, no
+// later node uses it.
 static void gates(void)
 {
     begin();
@@ -433,7 +433,7 @@ TEST(scale_by_channel)
     free(half);
 }
 
-// Group normalisation behind a convolution, and of a volume, which is instance normalisation with a group a channel.
+// Group normalisation after a convolution, and of a volume, which is instance normalisation with one group per channel.
 static void grouped(void)
 {
     begin();
@@ -461,7 +461,7 @@ TEST(groups)
     tachy_graph_close(&g);
 }
 
-// What the passes of a GPU leave computes the same on a CPU, which does not round to float16.
+// Graphs after the GPU passes compute the same on a CPU, which does not round to float16.
 TEST(half_on_a_cpu)
 {
     const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16};
@@ -652,7 +652,8 @@ TEST(memory_limit)
     tachy_plan_close(&p);
 }
 
-// Attention with its batch behind the sequence, as PyTorch exports it: queries, keys and values cut out of one product.
+// Attention with its batch after the sequence, as PyTorch exports it: queries, keys and values are slices of one
+// product.
 static void attention(void)
 {
     begin();

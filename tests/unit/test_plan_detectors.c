@@ -1,7 +1,6 @@
 #include "graph_build.h"
 
-// What detectors begin and end with: the passes "focus",
-// "pools" and "heads".
+// The beginnings and ends of detectors: the passes "focus", "pools" and "heads".
 
 static struct tachy_value *slice(struct tachy_value *x, int row, int column, int step_y, int step_x)
 {

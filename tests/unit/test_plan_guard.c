@@ -5,16 +5,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Memory beside pages that nobody may touch, and plans that run in it: what is touched beside a tensor or
-// a step's scratch ends the process, and nothing else changes.
+// Memory next to inaccessible pages, and plans that run in it: an access outside a tensor or a step's scratch ends the
+// process, and nothing else changes.
 
-// Whether `fn` ends its process by `signal`.
+// True if `fn` ends its process by `signal`.
 static bool dies(void (*fn)(void *), void *arg, int signal_number)
 {
     int status = 0;
     pid_t child = fork();
     if (child == 0) {
-        fclose(stderr); // what is said of an abort is expected
+        fclose(stderr); // an abort's message is expected
         signal(SIGSEGV, SIG_DFL); // a sanitizer's otherwise
         signal(SIGABRT, SIG_DFL);
         fn(arg);
@@ -83,7 +83,7 @@ enum { IN = 3 * 9 * 11, OUT = 7 * 18 * 22 };
 struct job {
     struct tachy_cpu_plan *plan;
     int step;        // that goes wrong
-    ptrdiff_t where; // beside what, in floats: negative before it, otherwise past its end
+    ptrdiff_t where; // offset in floats: negative before the memory, otherwise past its end
     bool scratch;
 };
 

@@ -5,7 +5,7 @@
 // The pass `int8`: networks between QuantizeLinear and DequantizeLinear in whole numbers. The CPU's plain loops and a GPU's
 // plan over the host's kernels give the same bits; both are within a level of the same network in float32.
 
-// x as the provider reads QuantizeLinear, and what DequantizeLinear makes of it.
+// x as the provider reads QuantizeLinear, followed by its DequantizeLinear.
 static struct tachy_value *quantise(struct tachy_value *x, float scale, float zero, enum tachy_dtype t)
 {
     struct tachy_plan_attr a = {.act = {TACHY_PLAN_QUANTIZE, zero, t == TACHY_I8 ? -128 : 0}};
@@ -78,7 +78,7 @@ static struct tachy_value *joined(void)
     y = levels(make(TACHY_OP_CONCAT, axis, VALUE(2, 12, 9, 7), x, y, NULL), 0.0625f, offset(), type);
     return levels(make(TACHY_OP_POOL, pool, VALUE(2, 12, 4, 3), y, NULL, NULL), 0.0625f, offset(), type);
 }
-static struct tachy_value *end(void) // float32 behind the last layer, by a matrix
+static struct tachy_value *end(void) // float32 after the last layer, by a matrix
 {
     struct tachy_value *x = levels(input(3, SHAPE(2, 5, 18)), 0.03125f, offset(), type);
     struct tachy_plan_attr a = {.matmul = {.trans_b = true, .alpha = 1}};
@@ -105,8 +105,8 @@ static float *run_by(const struct plan_backend *b, const struct tachy_plan_param
     return y;
 }
 
-// How many steps of a level the two forms may be apart: one for each that is rounded on the way. `half`: numbers between
-// whole ones are float16 on a GPU.
+// Allowed difference of the two forms in levels: one for each intermediate rounding. `half`: non-integer values are
+// float16 on a GPU.
 static void check_one(struct tachy_value *(*build)(void), float step, double many, bool half)
 {
     begin();

@@ -1,6 +1,6 @@
 #include "graph_build.h"
 
-// A convolution and the depthwise one behind it as one step: the bits of the two on their own.
+// A convolution and the depthwise one after it as one step: the bits of the two separate ones.
 
 struct shape {
     int n, h, w, cin, c;
@@ -109,7 +109,7 @@ static bool equal(const struct result *a, const struct result *b)
     return true;
 }
 
-// Whether the value between takes no memory.
+// True if the value in between takes no memory.
 static bool is_joined(const struct result *joined, const struct result *apart)
 {
     return joined->info.values < apart->info.values;
@@ -143,13 +143,13 @@ TEST(the_bits_of_two_steps)
         {3, 16, 16, 16, 96, 1, 1, 5, 5, 2, 1, 1, 1, 2, 2, ACTS(PRELU, PRELU), {1, 0}, false},
         {1, 9, 200, 12, 100, 1, 1, 3, 3, 1, 2, 2, 2, 2, 2, ACTS(RELU, CLIP), {0, 0}, false}, // dilated
         {1, 150, 12, 4, 48, 1, 1, 7, 3, 3, 1, 0, 1, 0, 0, ACTS(NONE, RELU), {1, 1}, false},
-        {1, 5, 300, 20, 130, 1, 1, 3, 3, 1, 1, 9, 1, 12, 1, ACTS(RELU, NONE), {0, 0}, true}, // rows of padding alone
+        {1, 5, 300, 20, 130, 1, 1, 3, 3, 1, 1, 9, 1, 12, 1, ACTS(RELU, NONE), {0, 0}, true}, // rows of only padding
     };
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(shapes); i++)
         compare(&shapes[i]);
 }
 
-// Too small, read by another as well, or with a kernel of its own: two steps.
+// Too small, read by another node as well, or with a special kernel: two steps.
 TEST(what_stays_apart)
 {
     static const struct shape small = {1, 8, 8, 8, 16, 1, 1, 3, 3, 1, 1, 1, 1, 1, 1, ACTS(RELU, RELU), {0, 0}, false};

@@ -80,8 +80,8 @@ static struct tachy_value *layers(void)
     return numbers_of(quantised(y, 0.03f, 100, 0, TACHY_U8), 0.03f, 100);
 }
 
-// Both scales go into the weights, the rounding to the end of the convolution. Each result is on a level,
-// and where a sum lies beside a half it may be on the next.
+// Both scales go into the weights, the rounding into the end of the convolution. Each result is a level; a sum near a
+// half may go to the next one.
 TEST(around_a_convolution)
 {
     begin();

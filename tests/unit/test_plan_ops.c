@@ -2,9 +2,9 @@
 #include "nn_host.h"
 #include "plan/f64.h"
 
-// Operators beside convolutions: what a plan makes of them against float64, on a plain picture and
-// behind a convolution (channels last), by one thread and by three; the same on a GPU, over the fake driver with the kernels
-// as plain loops; their types; what is refused.
+// Operators besides convolutions: a plan's results against float64, on a plain picture and after a convolution
+// (channels last), with one thread and with three; the same on a GPU, over the fake driver with the kernels as plain
+// loops; their types; refusals.
 
 // Operators may be given channels last.
 static struct tachy_value *x;
@@ -150,7 +150,7 @@ static struct tachy_value *scatter_nd(void)
     return tachy_graph_node(g, NULL, TACHY_OP_SCATTER_ND, NULL, &a, in, 3, y) ? y : NULL;
 }
 
-// Of numbers of which some are equal, and none is one.
+// With equal numbers and NaN.
 static struct tachy_value *top(int axis, int64_t k, bool min)
 {
     struct tachy_plan_attr a = {.arg = {axis, min, false}};
@@ -180,7 +180,7 @@ static struct tachy_value *beyond(enum tachy_dtype t)
 static struct tachy_value *cut_i32(void) { return beyond(TACHY_I32); }
 static struct tachy_value *cut_i64(void) { return beyond(TACHY_I64); }
 
-// As inside of a plan, where a number goes on.
+// As inside a plan, where a number is used further.
 static struct tachy_value *cut_and_back(void) { return renamed(TACHY_F32, beyond(TACHY_I32)); }
 
 // Indices that are computed, and out of range.
@@ -207,7 +207,7 @@ static struct tachy_value *product_spread(void)
     return make(TACHY_OP_MATMUL, a, VALUE(2, 6, 7, 7), one, x, NULL);
 }
 
-// A bias and a function behind two computed matrices; a constant in front of a computed one.
+// A bias and a function after two computed matrices; a constant before a computed one.
 static struct tachy_value *product_ended(void)
 {
     struct tachy_plan_attr a = {.matmul = {.trans_b = true, .alpha = 1}, .act = {TACHY_PLAN_RELU, 0, 0}}, b = {.matmul = {.alpha = 1}};
@@ -375,7 +375,7 @@ static void on_gpu(struct tachy_value *(*build)(void), bool last, const float *i
 }
 #endif
 
-// Which of the two runs a graph.
+// The back ends that run a graph.
 enum where { BOTH, CPU_ALONE };
 // `limit`: of the L2 norm of the difference over that of the result; whole numbers are exact.
 static void checked_on(enum where where, struct tachy_value *(*build)(void), double limit)

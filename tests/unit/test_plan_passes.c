@@ -6,9 +6,9 @@
 #include <math.h>
 #include <pthread.h>
 
-// Each pass on the smallest graph that it changes, and that graphs compute the same before and
-// after all of them. Before, every node is a step of its own, whose kernels are held to their plain
-// twins by tests/check; whole networks are held to ONNX Runtime by tests/e2e/test_provider.py.
+// Each pass on the smallest graph that it changes, and a check that graphs compute the same before and after all
+// passes. Before, every node is a separate step, whose kernels tests/check compares with their plain twins;
+// tests/e2e/test_provider.py compares whole networks with ONNX Runtime.
 
 static struct tachy_value *hard_swish(void)
 {
@@ -77,7 +77,7 @@ TEST(fuse)
     same_after_all(residual);
 }
 
-// What is used elsewhere stays.
+// Values with other users stay.
 TEST(fuse_keeps_what_is_used)
 {
     begin();
@@ -194,7 +194,7 @@ TEST(layout_and_addresses)
     CHECK_INT(tachy_cpu_plan_open(&p, g, NULL), TACHY_OK);
     tachy_cpu_plan_info(p, &info);
     CHECK_INT(info.nodes, 8);
-    CHECK_INT(info.steps, 6); // of which two change the layout
+    CHECK_INT(info.steps, 6); // two of which change the layout
     CHECK(info.arena < info.values);
     tachy_cpu_plan_close(&p);
     tachy_graph_close(&g);
@@ -203,7 +203,7 @@ TEST(layout_and_addresses)
 
 struct runner {
     struct tachy_cpu_plan *plan;  // of all
-    struct tachy_graph *own;      // one that this one alone compiles
+    struct tachy_graph *own;      // one that only this test compiles
     struct tachy_plan_params params;
     const float *x, *want;
     bool same;

@@ -14,7 +14,7 @@ static struct tachy_value *pad(struct tachy_value *x, const int64_t *before, con
     return make(TACHY_OP_PAD, a, value(4, shape), x, NULL, NULL);
 }
 
-// More channels for a sum, as where a network becomes wider; what is widened has another reader.
+// More channels for a sum, as in a network that becomes wider; the widened tensor has another reader.
 static struct tachy_value *wider(void)
 {
     struct tachy_value *x = unary(TACHY_PLAN_RELU, conv(input(4, SHAPE(2, 3, 7, 9)), 13, 3, true));
@@ -76,7 +76,7 @@ TEST(pads)
         same_after_all(form[i]);
 }
 
-// The padded value takes no place of its own: the arena is no larger than without it.
+// The padded value takes no memory of its own: the arena is no larger than without it.
 TEST(takes_no_place)
 {
     struct tachy_cpu_plan *p = NULL;

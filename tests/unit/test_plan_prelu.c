@@ -118,7 +118,7 @@ TEST(others_stay)
     stays(binary(TACHY_PLAN_ADD, unary(TACHY_PLAN_RELU, x), binary(TACHY_PLAN_ADD, x, NUMBERS(1, 5, 1, 1))));
 }
 
-// What is in the middle of the sum and used elsewhere is still made.
+// An intermediate value of the sum with another user is still made.
 TEST(used_elsewhere)
 {
     begin();

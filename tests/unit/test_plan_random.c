@@ -1,8 +1,8 @@
 #include "../fuzz/fuzz_plan.c"
 #include "test.h"
 
-// The fuzzer of plans (tests/fuzz/fuzz_plan.c) on bytes of a fixed seed, in every compiler's build: it
-// aborts with the graph's text where a pass or a plan computes something else.
+// The fuzzer of plans (tests/fuzz/fuzz_plan.c) on bytes from a fixed seed, in every compiler's build: it aborts with
+// the graph's text if a pass or a plan changes the result.
 
 enum { GRAPHS = 1500, BYTES = 200 };
 

@@ -62,7 +62,7 @@ TEST(in_front_only_where_it_pays)
     stays(conv(make(TACHY_OP_RESIZE, half, VALUE(1, 6, 4, 5), input(4, SHAPE(1, 6, 8, 10)), NULL, NULL), 4, 1, true));
     begin(); // one channel becomes many
     stays(conv(resize(input(4, SHAPE(1, 1, 5, 4)), 2, TACHY_PLAN_LINEAR), 64, 1, true));
-    begin(); // needed as it is
+    begin(); // used unchanged
     struct tachy_value *r = resize(input(4, SHAPE(1, 6, 5, 4)), 2, TACHY_PLAN_LINEAR);
     struct tachy_value *y = conv(r, 4, 1, true);
     tachy_graph_add_output(g, r);

@@ -11,7 +11,7 @@ static struct tachy_value *move(enum tachy_plan_op op, struct tachy_value *x, co
     return make(op, a, value(rank, shape), x, NULL, NULL);
 }
 
-// 1x1 convolutions around: what is between them is where the layout matters.
+// 1x1 convolutions around it: the layout matters between them.
 static struct tachy_value *between(int channels, int rank, const int64_t *split, const int *perm,
                                    const int64_t *turned, const int64_t *joined)
 {
@@ -92,7 +92,7 @@ TEST(forms)
     }
 }
 
-// The same between pictures that have their channels last stays.
+// The same between pictures that have their channels last stays unchanged.
 TEST(channels_last_already)
 {
     begin();

@@ -3,9 +3,8 @@
 
 #include "base/clock.h"
 
-// Recurrent tasks: a stream has one frame at a time in the model, in its order, with its own state;
-// other streams and composites go on beside it. With TACHY_PIPELINE_DELAYS every hand-over waits for
-// a random time.
+// Recurrent tasks: a stream has one frame at a time in the model, in order, with its own state; other streams and
+// composites run in parallel. With TACHY_PIPELINE_DELAYS every hand-over waits for a random time.
 
 enum { FRAMES = 300, ANEW_EVERY = 41 };
 
@@ -20,7 +19,7 @@ struct chain {
     int resets;
 };
 
-// What the state is once it has seen `id`.
+// The state after `id`.
 static uint64_t mixed(uint64_t value, int64_t id, int eye)
 {
     return value * 31 + (uint64_t)id * 2 + (uint64_t)eye + 1;
@@ -68,7 +67,7 @@ static int r_model(void *w, void *state, struct tachy_item *item, int eye)
     return conf(w)->fail_at == id ? TACHY_ERR_EXTERNAL : TACHY_OK;
 }
 
-// What the model said goes out as the pts.
+// The model's output becomes the pts.
 static int r_composite(void *w, struct tachy_item *item)
 {
     const tachy_frame *head = tachy_item_head(item);
@@ -226,7 +225,7 @@ TEST(composites_overlap_the_model)
     model_us = composite_us = 0;
 }
 
-// Positions that are pushed backwards, every seventh without a frame.
+// Positions pushed in reverse, every seventh without a frame.
 TEST(positions_in_any_order)
 {
     enum { BLOCK = 8, BLOCKS = 30 };
@@ -327,7 +326,7 @@ TEST(skipped_and_shed_frames_leave_the_state)
     struct tachy_video_info in = {
         .format = TACHY_PIX_GRAY8, .width = 16, .height = 2, .time_base = {1, 1000}};
     CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.workers = 4)), 0);
-    struct feed f = {.frames = 35}; // none starts anew
+    struct feed f = {.frames = 35}; // none is a discontinuity
     CHECK_INT(pipeline_join(p, &f.s, tachy_stream_params(.task = t, .input = in), &policy, false), 0);
     pthread_t thread;
     pthread_create(&thread, NULL, feed_main, &f);

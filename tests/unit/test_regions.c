@@ -58,7 +58,7 @@ TEST(a_region_comes_back_from_its_view)
     }
 }
 
-// Where the corners of a whole picture go, turned and mirrored, with each fit.
+// Positions of a whole picture's corners, rotated and mirrored, with each fit.
 TEST(maps_of_views)
 {
     struct tachy_preprocess_params p = {.width = 100, .height = 100, .fit = TACHY_FIT_LETTERBOX};
@@ -80,7 +80,7 @@ TEST(maps_of_views)
     CHECK_INT(tachy_preprocess_map(&p, 200, 100, &empty, m), TACHY_ERR_INVAL);
 }
 
-// As a face: the line from eye to eye is horizontal in the crop.
+// As for a face: the line from eye to eye is horizontal in the crop.
 TEST(a_crop_turns_with_its_points)
 {
     struct tachy_point eyes[2] = {{100, 100, 0, 1}, {100, 150, 0, 1}};
@@ -94,7 +94,8 @@ TEST(a_crop_turns_with_its_points)
     CHECK(near(r.angle, 90));
 }
 
-// Two lists as another process has them; nothing of the first ones is read by then. What is cut off anywhere is refused.
+// Two lists as another process receives them, after the originals are gone. Truncated bytes are refused at every
+// length.
 TEST(lists_as_bytes)
 {
     struct tachy_regions from[2] = {{0}}, to[2] = {{0}};
@@ -207,7 +208,7 @@ TEST(an_overlay_in_every_format)
     }
 }
 
-// A mask without gaps is a rectangle, at the edge of the picture too; beside it nothing changes.
+// A mask without gaps gives a rectangle, also at the picture's edge; nothing outside it changes.
 TEST(a_tint_is_a_rectangle)
 {
     enum { W = 63, H = 41, ROW = 1024, WIDE = 22, HIGH = 9 };
@@ -283,7 +284,8 @@ TEST(regions_as_text)
     tachy_text_free(&t);
 }
 
-// What "%g" writes with the fewest of 6 to 9 digits that give the same float back; whole numbers up to 2^24 without exponent.
+// The output of "%g" with the fewest of 6 to 9 digits that give the same float back; integers up to 2^24 without
+// exponent.
 TEST(numbers_as_text)
 {
     struct tachy_text t = {0};

@@ -16,10 +16,10 @@
 #include <tachy/source.h>
 #include <unistd.h>
 
-// detect, track and faces on a GPU over a driver without one (fakes/): the networks are engines of this file, on the device that
-// their stream is of, or on the host, also in batches. A box or a score says which byte its frame begins with, so every
-// region is of its own frame and eye, and what was drawn is of the region. Nobody reads what the device has not written yet.
-// With true networks and kernels: tests/gpu/run.
+// detect, track and faces on a GPU over a driver without one (fakes/): the networks are engines of this file, on the
+// device of their stream, or on the host, also in batches. A box or a score encodes the first byte of its frame, so the
+// test sees that every region is from its own frame and eye, and that the drawing is of the region. Nobody may read
+// data that the device has not written yet. tests/gpu/run uses real networks and kernels.
 
 enum { W = 64, H = 32, SIDE = 16, STEP = 3, BOXES = 2, CARDS = 2 };
 
@@ -38,7 +38,7 @@ static uint8_t *at(cuda_address a) { return (uint8_t *)(uintptr_t)a; }
 static uint64_t run_ns = 1500000, kernel_ns = 30000; // what an engine's run on a device and a kernel take
 static _Atomic int drawn, wrong;
 static int part;  // width of an eye
-static bool still; // the box is where that of the first frame was
+static bool still; // the box stays at that of the first frame
 static int faces;  // that the detector finds side by side; 0: the one box
 
 static int run_preprocess(const struct tachy_cuda_preprocess *a, cuda_stream stream)
@@ -48,7 +48,7 @@ static int run_preprocess(const struct tachy_cuda_preprocess *a, cuda_stream str
     return launch(stream, kernel_ns);
 }
 
-// Of a grid that run_preprocess() has begun.
+// For a grid that run_preprocess() has begun.
 static int run_turn(const struct tachy_cuda_pre_turn *a, cuda_stream stream)
 {
     for (int i = 0; i < a->frames; i++)
@@ -85,9 +85,9 @@ const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
 const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]) { return NULL; }
 int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log) { return TACHY_OK; }
 
-// ---- The engines. A detector: a box whose centre is the first number of the picture, and one that is too unsure. Points: two
-// near the corners of the crop, so that it stays as it is, and a score that is the first number; of a mesh more between them. A
-// vector: the first number, and 1.
+// ---- The engines. A detector: a box whose centre is the first number of the picture, and one with too low a score.
+// Points: two near the corners of the crop, so that it does not move, and a score that is the first number; a mesh has
+// more in between. A vector: the first number, and 1.
 
 enum { MESH = 468 };
 struct network {
@@ -96,7 +96,7 @@ struct network {
     int nb_points;
 };
 static _Atomic int opened, runs, looks, elsewhere; // looks: runs of points
-static _Atomic uint64_t ready[256]; // by the picture's byte: when what is said of it is there, CLOCK_MONOTONIC, ns
+static _Atomic uint64_t ready[256]; // by the picture's byte: when its results are complete, CLOCK_MONOTONIC, ns
 
 // The first run of a network waits until all frames of this stream are parked but those whose turn it is; who runs networks
 // then.
@@ -153,7 +153,7 @@ static int network_open(tachy_engine *e)
     return TACHY_OK;
 }
 
-// Of the mesh: eyes' corners, tip of the nose, corners of the mouth.
+// For the mesh: corners of the eyes, tip of the nose, corners of the mouth.
 static void put_points(float *place, int n)
 {
     static const struct {
@@ -292,7 +292,7 @@ static void check_face(int n, const struct tachy_region *g)
     CHECK(fabs((double)g->x - (double)centre_of(byte_of(0, 0), W)) < 0.01 && fabs((double)g->w - W / 4.0) < 0.01);
 }
 
-// Of unit length, made of this frame.
+// Has unit length and is from this frame.
 static void check_vector(int n, const struct tachy_region *g)
 {
     CHECK_INT(g->nb_embedding, 2);
@@ -450,8 +450,8 @@ static int called(const char *name)
     return 0;
 }
 
-// The host waits once for the faces of a frame, so that more of them are no more events and, of a network on the host, no
-// more copies; beyond what a launch takes there is another round.
+// The host waits once for the faces of a frame, so more faces need no more events and, with a network on the host, no
+// more copies; beyond the size of a launch there is another round.
 TEST(faces_of_a_frame_go_together)
 {
     const uint64_t run_before = run_ns;
@@ -489,8 +489,8 @@ TEST(faces_have_vectors)
     run_ns = run_before;
 }
 
-// What a followed frame of a decoder costs in calls of the driver, which threads of one process wait for in turn: the network's
-// stream follows the decoder's once, and the host waits for one event.
+// Driver calls for a followed frame of a decoder, for which threads of one process wait in turn: the network's stream
+// follows the decoder's once, and the host waits for one event.
 TEST(a_followed_frame_is_few_calls)
 {
     static const char *const names[] = {"cuEventRecord", "cuStreamWaitEvent", "cuMemcpy2DAsync_v2"};
@@ -512,7 +512,7 @@ TEST(a_followed_frame_is_few_calls)
     run_ns = run_before;
 }
 
-// Whose turn it is goes on while frames are parked, and other workers write the lines.
+// The turn is kept while frames are parked, and other workers write the lines.
 TEST(turns_stay_with_a_worker)
 {
     const uint64_t run_before = run_ns;
@@ -528,7 +528,7 @@ TEST(turns_stay_with_a_worker)
     run_ns = run_before;
 }
 
-// What the device has done already is not slept for.
+// Nobody sleeps for work that the device has done already.
 TEST(what_is_done_is_not_slept_for)
 {
     const uint64_t run_before = run_ns;
@@ -579,7 +579,7 @@ static int run_frames(tachy_task *t, tachy_frame *const frame[FEW])
     return err;
 }
 
-// The call number `at` fails, with `status`. False: there are not so many.
+// The driver call number `at` fails, with `status`. False: there are fewer calls.
 static bool fails_well(const struct way *way, int at, int status, int how)
 {
     struct tachy_gpu *gpu = NULL;
@@ -630,7 +630,7 @@ TEST(a_call_that_fails_leaves_nothing_behind)
     faces = 0;
 }
 
-// What each step costs alone is measured, of those on the device and those on the host.
+// Each step's own cost is measured, on the device and on the host.
 TEST(the_light_ratio_knows_all_steps)
 {
     run_ns = 0;

@@ -113,7 +113,7 @@ TEST(a_part_gives_back_what_was_put_in)
     CHECK_INT(read_part(path, packets, &n), TACHY_ERR_EOF);
     CHECK_INT(n, PACKETS);
 
-    // Every byte that changes and every place where the file ends is noticed.
+    // Every changed byte and every truncation is noticed.
     char *data;
     size_t size;
     CHECK_INT(tachy_read_file(path, 1 << 20, &data, &size, &log_), TACHY_OK);
@@ -291,7 +291,7 @@ TEST(what_cannot_be_entered_says_so)
     for (size_t i = 0; i < (access(sample(), F_OK) ? 1 : 2); i++) {
         CHECK_INT(tachy_source_open(&s, &p[i]), TACHY_OK);
         CHECK_INT(tachy_source_seek(s, 10, 10), TACHY_ERR_UNSUPPORTED);
-        CHECK_INT(tachy_source_read(s, &f), TACHY_OK); // and stays where it is
+        CHECK_INT(tachy_source_read(s, &f), TACHY_OK); // and stays in place
         CHECK_INT(f->id, 0);
         tachy_frame_unref(&f);
         tachy_source_close(&s);

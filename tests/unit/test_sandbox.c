@@ -86,7 +86,7 @@ static int try_one(void *arg)
 
 static int enter_only(void *arg) { return enter() < 0 ? ENTERED_NOT : 0; }
 
-// What this machine's kernel has no rules for cannot be tried here.
+// Rules that this machine's kernel lacks cannot be tested here.
 static bool can(void)
 {
     static int known = -1;

@@ -64,7 +64,7 @@ TEST(depth_follows_the_budget)
     }
 }
 
-// Who asks for fewer frames ahead gets them, whatever they are like, and nobody gets more than the memory allows.
+// A request for fewer frames ahead is honoured for all frames, and nobody gets more than the memory allows.
 TEST(frames_ahead_are_bounded)
 {
     for (int kind = 0; kind < 8; kind++) {
@@ -87,7 +87,7 @@ TEST(frames_ahead_are_bounded)
     }
 }
 
-// What waits for a turn with its picture waits in fewer positions than what waits as a mask.
+// Items that wait for a turn with their picture get fewer positions than those that wait as a mask.
 TEST(masks_may_wait_further_ahead)
 {
     struct sched_stream s = plain(1280 * 720 * 3 / 2, 1280 * 720, 8);
@@ -122,7 +122,7 @@ TEST(a_turn_at_the_beginning_holds_few_pictures)
     }
 }
 
-// Workers that empty a queue: each job is done once, none waits behind more than a moment's work of its neighbour.
+// Workers that empty a queue: each job is done once, and none waits behind more than a moment's work of its neighbour.
 TEST(shares_are_fair)
 {
     enum { JOBS = 1000, WORKERS = 4, MOST = 16 };

@@ -382,7 +382,7 @@ TEST(presets_give_way)
     tachy_settings_free(&s);
 }
 
-// What a preset changes nothing about is the default itself, and none names what is not built.
+// A preset's unchanged settings are the defaults, and no preset sets an unimplemented option.
 TEST(presets_are_sound)
 {
     static const char *const names[] = {"fast", "balanced", "quality"};

@@ -1,4 +1,4 @@
-// What sink/sdl.h says of SDL 2, held against SDL's own headers.
+// Compares sink/sdl.h with SDL's own headers.
 #include "sink/sdl.h"
 #include "test.h"
 

@@ -11,10 +11,10 @@
 #include <tachy/settings.h>
 #include <unistd.h>
 
-// segment on a GPU over a driver without one (fakes/) and kernels that only mark what they were given: every
-// picture comes out once, in order, made of its own frame; frames, events and memory go back, also after
-// failures and when closed in the middle; how many calls of the driver a frame takes. What the kernels
-// compute and whether the device is waited for where it must be: tests/gpu/run on a device.
+// segment on a GPU over a driver without one (fakes/), with kernels that only mark their inputs: every picture comes
+// out once, in order, made from its own frame; frames, events and memory are released, also after failures and when
+// closed in the middle; and the number of driver calls per frame. tests/gpu/run covers, on a device, the kernels'
+// results and the waits for the device.
 
 enum { W = 64, H = 32 };
 
@@ -173,7 +173,7 @@ static void check_result(const struct way *way, int n, const struct tachy_result
         CHECK_INT(r->mask[0].data[0], 200);
 }
 
-// Returns how many pictures came out, *end: the code behind them.
+// Returns the number of pictures, *end: the code after them.
 static int pull_all(tachy_stream *s, const struct way *way, int *end)
 {
     int n = 0;
@@ -293,7 +293,7 @@ TEST(several_devices_share_a_stream)
     CHECK_INT(run(&middle, &end), 31);
 }
 
-// What the host decodes alone, and screens: uploaded, and composited by way of alpha.
+// Formats that only the host decodes, and screens: uploaded, and composited through alpha.
 TEST(frames_of_other_formats)
 {
     static const enum tachy_pix formats[] = {TACHY_PIX_RGB24, TACHY_PIX_YUV422P, TACHY_PIX_BGRA, TACHY_PIX_YUVA420P};
@@ -363,7 +363,7 @@ TEST(closing_in_the_middle)
     }
 }
 
-// What a step reads on the host before the composite (tachy_stage_ops.tensors, frame skip) is there.
+// Data that a step reads on the host before the composite (tachy_stage_ops.tensors, frame skip) is there.
 TEST(a_mask_is_fetched_when_it_is_asked_for)
 {
     tachy_task *t = open_task(&(struct way){.mode = "mask"});
@@ -406,7 +406,7 @@ TEST(a_mask_is_fetched_when_it_is_asked_for)
     CHECK_INT(counts()->events + counts()->streams, 0);
 }
 
-// ---- Calls of the driver, a frame, once tables and memory are there; kernels are counted with them.
+// ---- Driver calls per frame, once tables and memory exist; kernels count too.
 
 enum { NAMES = 32 };
 struct calls {
@@ -478,7 +478,7 @@ static double calls_of(const char *mode, int wait, double *needed)
         if (n % wait < wait - 1)
             continue;
         tachy_pipeline_resume(p);
-        usleep(4000); // a worker has come and the device has done its work: who pulls need not look again and again
+        usleep(4000); // a worker has come and the device is done: the pulling thread need not poll
         for (int64_t k = n - wait + 1; k <= n; k++) {
             const struct tachy_result *r;
             tachy_frame *f = NULL;

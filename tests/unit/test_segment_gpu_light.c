@@ -104,7 +104,7 @@ static bool near(double v, double expected)
     return false;
 }
 
-// Milliseconds of a kernel alone, with as many streams as gave the most.
+// Milliseconds of the kernel alone, with the best number of streams.
 static double kernel_ms(const struct tachy_summary *s)
 {
     return KERNEL_NS * 1e-6 / TACHY_MAX(s->resources[TACHY_RESOURCE_SMS].copies, 1);

@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 // segment with the model on the device too, over a driver without one (fakes/): the provider cuda-ort is an engine of
-// this file, which works on the stream that it is given: a recurrent one, and one without states. Every tensor says
-// when it was ready on its stream, and whoever reads it must have been put behind that, or have waited: under another
-// provider's name the engine is the host's, also in batches. With a true model on a device: tests/gpu/run.
+// this file that works on the caller's stream, recurrent or without states. Every tensor records when it was ready on
+// its stream, and every reader must have been ordered after that, or have waited. Under another provider's name the
+// engine is the host's, also in batches. tests/gpu/run uses a real model on a device.
 
 enum { W = 64, H = 32, SIDE = 16, STEP = 3, KERNEL_NS = 30000, RUN_NS = 80000, ANEW_EVERY = 13, START = 5 };
 
@@ -48,7 +48,7 @@ static void put(void *data, int value, cuda_stream written_on)
     f[2] = (float)(us >> 24);
 }
 
-static _Atomic int early, elsewhere; // reads that nothing put behind the write; tensors that lie elsewhere
+static _Atomic int early, elsewhere; // reads that were not ordered after the write; tensors that lie elsewhere
 
 static int get(const void *data, cuda_stream read_on)
 {
@@ -89,7 +89,7 @@ static int run_composite(const struct tachy_cuda_composite *a, cuda_stream strea
     return CUDA_OK;
 }
 
-// Guides, and what is made of them, leave the mask as it is.
+// Guides, and their use, leave the mask unchanged.
 static int run_guide(const struct tachy_cuda_guide *a, cuda_stream stream)
 {
     for (int i = 0; i < a->count; i++)
@@ -109,8 +109,8 @@ const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
 const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]) { return NULL; }
 int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log) { return TACHY_OK; }
 
-// ---- The engine: h' and k' of h, k and the picture; the mask is their sum. Without states it is what they would be
-// behind one picture.
+// ---- The engine: h' and k' from h, k and the picture; the mask is their sum. Without states it is their value after
+// one picture.
 
 enum { TAKEN = 900 << 20, OTHERS = 1 << 30 }; // bytes: that an engine takes, and other programs
 struct recurrent {
@@ -293,7 +293,7 @@ static void draw(tachy_frame *f, int64_t id)
     f->discontinuity = id && id % ANEW_EVERY == 0;
 }
 
-// The mask's first byte behind frame `id`, by a loop.
+// The mask's first byte after frame `id`, by a loop.
 static int mask_of(struct pair state[2], int64_t id, int eye, bool flat)
 {
     if (id % ANEW_EVERY == 0 || flat)
@@ -354,7 +354,7 @@ static void pull_all(struct guest *g)
         int want[2];
         for (int eye = 0; eye < way->eyes; eye++) {
             want[eye] = mask_of(state, n, eye, way->flat);
-            CHECK(smooths || r->mask[eye].data[0] == want[eye]); // what smoothing makes of it: test_composite
+            CHECK(smooths || r->mask[eye].data[0] == want[eye]); // test_composite covers the effect of smoothing
         }
         if (f)
             CHECK(f->data[0][0] == (strcmp(way->mode, "mask") ? byte_of(n, 0) : want[0]) || (smooths && !strcmp(way->mode, "mask")));
@@ -396,7 +396,7 @@ static void close_guest(struct guest *g)
         tachy_frame_pool_close(&g->pool[i]);
 }
 
-// Frames that were on a device are worked on there; the host's of a recurrent model are where the stream's state is.
+// Frames on a device are processed there; host frames of a recurrent model go where the stream's state is.
 static void check_shares(const tachy_task *t, const struct way *way)
 {
     struct tachy_gpu_share share[TACHY_MAX_GPUS];
@@ -648,7 +648,7 @@ TEST(states_are_saved_and_loaded)
                 CHECK_INT(two[eye], want[eye]);
             }
         }
-        state[0] = state[1] = first; // a frame that begins anew is as the first one
+        state[0] = state[1] = first; // after a discontinuity a frame is like the first one
         step(&b, other, 3, true, two);
         for (int eye = 0; eye < eyes; eye++)
             CHECK_INT(two[eye], mask_of(state, 3, eye, false));
@@ -659,7 +659,7 @@ TEST(states_are_saved_and_loaded)
     }
 }
 
-// The network of the card `warm` sees a first picture three times, also after a frame that begins anew and from a saved state.
+// The network of the card `warm` sees a first picture three times, also after a discontinuity and from a saved state.
 TEST(a_first_picture_warms_up)
 {
     enum { WARM_UP = 2 };
@@ -696,7 +696,7 @@ TEST(a_first_picture_warms_up)
     }
 }
 
-// A share of the memory holds the engines too; if it does not, that is said before the first frame.
+// The engines count in the share of the memory; if they do not fit, an error comes before the first frame.
 TEST(engines_are_counted)
 {
     for (int i = 0; i < 2; i++) {

@@ -1,5 +1,5 @@
-// What a frame of segment needs beside its picture, where memory runs out: all of it is there or nothing, also
-// when it is tried again. The linker brings calls of tachy_aligned_alloc() here.
+// Memory of a segment frame besides its picture, when memory runs out: it gets all of it or none, also on a retry. The
+// linker redirects calls of tachy_aligned_alloc() here.
 #include "test.h"
 
 #include "stage/mask.h"

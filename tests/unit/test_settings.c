@@ -406,7 +406,7 @@ TEST(yaml_nothing_in_it)
 
 TEST(yaml_hostile)
 {
-    // A bomb of aliases: 9^9 items where they are followed.
+    // An alias bomb: 9^9 items if aliases are followed.
     refused("a: &a [x,x]\nb: &b [*a,*a]\n", TACHY_ERR_FORMAT, "not known");
     refused("input: {files: &a [x]}\n", TACHY_ERR_FORMAT, "anchors and aliases");
     refused("input: {files: *a}\n", TACHY_ERR_FORMAT, "anchors and aliases");

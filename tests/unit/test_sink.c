@@ -220,7 +220,7 @@ TEST(bad_info)
     tachy_sink_close(&s);
 }
 
-// What is left of a file that was not finished, was stopped, or had no frame.
+// Files left if the output was not finished, was stopped, or had no frame.
 TEST(unfinished)
 {
     struct tachy_video_info i = info_of(TACHY_PIX_YUV420P, 32, 32);
@@ -370,7 +370,7 @@ TEST(choices)
     }
 }
 
-// Alpha that the source happens to have is left out where the container has none.
+// Incidental alpha of the source is dropped if the container cannot hold it.
 TEST(alpha_by_chance)
 {
     static const struct {

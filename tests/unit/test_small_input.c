@@ -9,9 +9,9 @@
 #include <tachy/settings.h>
 #include <unistd.h>
 
-// The smaller input of mode live: what a frame becomes at that size is what the smaller card alone
-// makes of it, for both eyes, whichever sizes the frames around it had; with smoothing, a frame at
-// which the size changes is one that begins anew. The network is out = in + in with free extents.
+// The smaller input of mode live: a frame at that size gets the same result as with only the smaller card, for both
+// eyes, whatever sizes the frames around it had; with smoothing, a frame at which the size changes is a discontinuity.
+// The network is out = in + in with free extents.
 
 enum { W = 160, H = 60, FRAMES = 24 };
 
@@ -74,7 +74,7 @@ static tachy_frame *picture(int n)
     return f;
 }
 
-// What comes out of a task that runs the frames at the sizes asked for (bit n of `small`).
+// Output of a task that runs the frames at the requested sizes (bit n of `small`).
 struct outcome {
     uint8_t pixels[FRAMES][H][W];
     int width[FRAMES]; // of the left eye's mask
@@ -112,10 +112,10 @@ static void run(tachy_task *t, unsigned small, unsigned anew, struct outcome *o)
 
 static struct outcome full, small, mixed;
 
-// Every frame at its size as the two cards alone make it.
+// Every frame at its size equals the result with only that card.
 static void compare(const char *model, const char *smaller, const char *smooth)
 {
-    // Without smoothing at any frame; with it the size changes where a scene does.
+    // Without smoothing the size changes at any frame; with it, where a scene does.
     bool smooths = strcmp(smooth, "0") != 0;
     unsigned sizes = smooths ? 0xff00u : 0x6b4d36u, anew = smooths ? 1u | 1u << 8 | 1u << 16 : 1u;
     tachy_task *t = open_task(model, smooth);

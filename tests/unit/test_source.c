@@ -518,7 +518,7 @@ TEST(refusals)
     CHECK_INT(r->err, TACHY_ERR_FORMAT);
 }
 
-// A clip with sound that beeps at once with a picture, two languages, subtitles and chapters.
+// A clip whose sound beeps exactly with a picture, with two languages, subtitles and chapters.
 static bool make_side(void)
 {
     FILE *f = fopen(path("a.srt"), "w");
@@ -660,8 +660,8 @@ static void on_any(void *user, enum tachy_log_level level, const char *msg)
     snprintf(messages + n, sizeof(messages) - n, "%s\n", msg);
 }
 
-// Where there is no driver: NVDEC alone is an error that names the library, AUTO takes the CPU and
-// says so where frames are wanted on a GPU. tests/unit/test_gpu_frame.c has the other reasons.
+// Without a driver: NVDEC is an error that names the library; AUTO uses the CPU and logs it if frames are wanted on a
+// GPU. tests/unit/test_gpu_frame.c covers the other reasons.
 TEST(no_driver_for_nvdec)
 {
     const struct tachy_cu *cu;

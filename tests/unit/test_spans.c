@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-// How a task's stages are cut into spans, and that a pass calls them as they were promised.
+// How a task's stages are cut into spans, and that a pass calls them as promised.
 
 static int calls;
 
@@ -55,8 +55,8 @@ static void make(struct made *m, const char *stages)
     }
 }
 
-// As text: stages of a span, with [ordered), {batched}, ^ before what writes, = where results are copied, ! where the
-// picture is dropped, ~ where the time is nobody's.
+// As text: stages of a span, with [ordered), {batched}, ^ before the one that writes, = where results are copied, !
+// where the picture is dropped, ~ where the time counts for nobody.
 static void text_of(const struct pipeline_span *span, int n, const char *stages, char *text)
 {
     for (int i = 0; i < n; i++) {
@@ -82,13 +82,13 @@ TEST(spans_of_tasks)
         {"pbkc", true, false, "(p!){b!)(k!)(^c!)"},      // batches
         {"pbkc", false, false, "(pbk!)(^c!)"},
         {"pb", true, false, "(p!){b!)(!)"},              // where items come back to
-        {"prkoc", false, false, "(p!)[r!)(k!)[o~!)(^c!)"}, // a recurrent model alone
+        {"prkoc", false, false, "(p!)[r!)(k!)[o~!)(^c!)"}, // only a recurrent model
         {"opmkC", false, false, "[o~)(pmk)(^C!)"},       // before the model
         {"pmkC", false, true, "(pmk)[=~)(^C!)"},         // frame skip
         {"pmkoC", false, true, "(pmk)[=o~)(^C!)"},       // in one turn with smoothing
         {"pmk", false, true, "(pmk!)[=~!)"},
         {"prk", false, true, "(p!)[r!)(k!)[=~!)"},
-        {"rakc", false, false, "[r!)[a~!)(k!)(^c!)"},    // track: what only calms its points has a turn of its own
+        {"rakc", false, false, "[r!)[a~!)(k!)(^c!)"},    // track: the stage that only calms its points has a separate turn
         {"rakoC", false, true, "[r)[a~)(k)[=o~)(^C!)"},
         {"pmkoac", false, false, "(pmk!)[o~!)[a~!)(^c!)"},
         {"pmkccc", false, false, "(pmk!)(^ccc!)"},       // one gate

@@ -125,7 +125,7 @@ TEST(metrics_and_profile_have_all_rows)
         run(t, c, p, &s);
         close_task(t);
     }
-    CHECK_INT(s.steps[s.nb_steps - 1].calls, FRAMES); // "more", of the second run alone
+    CHECK_INT(s.steps[s.nb_steps - 1].calls, FRAMES); // "more", only of the second run
     CHECK_INT(tachy_control_snapshot(c, &snap), TACHY_OK);
     CHECK_INT(snap.totals.nb_steps, ROWS + 1);
     CHECK_INT(tachy_snapshot_metrics(&text, &snap), TACHY_OK);

@@ -49,7 +49,7 @@ static void end(void)
 
 static void save(const char *text) { CHECK_INT(tachy_store_save(dir, key, "a network", text, &log_), TACHY_OK); }
 
-// What is stored under the key, "" for nothing; a static copy.
+// The text stored under the key, "" for none; a static copy.
 static const char *loaded(void)
 {
     static char copy[4096];
@@ -256,7 +256,7 @@ TEST(list_and_remove)
     tachy_store_list_free(&l);
 }
 
-// What is read stays; a look keeps an entry from going.
+// An entry that is read counts as used, so it is not removed as unused.
 TEST(use_counts)
 {
     struct tachy_store_entries *l;

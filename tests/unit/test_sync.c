@@ -193,8 +193,8 @@ enum { LANES = 3 };
 
 static int64_t window = 64;
 
-// Pulls up to `most` of `frames` pictures that so many threads push; returns how many came, *end: the code
-// behind the last.
+// Pulls up to `most` of `frames` pictures that several threads push; returns how many came, *end: the code after the
+// last.
 
 static int run(tachy_task *t, int workers, int lanes, int frames, int most, int *end)
 {

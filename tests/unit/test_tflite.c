@@ -74,7 +74,7 @@ static void bytes(struct writer *w, size_t t, int field, const void *data, size_
         memcpy(w->b + at + 4, data, n);
 }
 
-// A vector's element must point at the table itself, which lies behind its field list.
+// A vector's element must point at the table itself, which lies after its field list.
 static size_t table_element(struct writer *w, size_t v, int i, int n, unsigned present)
 {
     size_t t = table(w, n, present), at = v + 4 * (size_t)i;

@@ -50,7 +50,7 @@ TEST(clocks_agree)
     CHECK((double)tachy_ticks_ns(ticks) <= ns * 1.005);
     CHECK_INT(tachy_ticks_at(a.ticks, &a, &b), a.ns);
     CHECK_INT(tachy_ticks_at(b.ticks, &a, &b), b.ns);
-    // Before, behind, and with no way between the anchors.
+    // Before and after the anchors, and with no distance between them.
     CHECK(tachy_ticks_at(a.ticks - (b.ticks - a.ticks), &a, &b) + 2 - (a.ns - (b.ns - a.ns)) <= 4);
     CHECK(fabs((double)(tachy_ticks_at(b.ticks, &a, &a) - b.ns)) < 0.005 * ns ||
           fabs((double)(b.ns - tachy_ticks_at(b.ticks, &a, &a))) < 0.005 * ns);
@@ -83,7 +83,7 @@ static void *write_many(void *ring)
     return NULL;
 }
 
-// A reader beside the writer sees whole records in order, or none.
+// A concurrent reader sees complete records in order, or none.
 TEST(ring_is_read_while_it_is_written)
 {
     struct tachy_ring *r = tachy_ring_new(1024);
@@ -154,7 +154,7 @@ static json_t *trace_of(tachy_profile *p, long *size)
     return o;
 }
 
-// How many events of a phase; *first and *last: the frames of steps.
+// Number of events of a phase; *first and *last: the frames of steps.
 static int count(const json_t *trace, const char *ph, int64_t *first, int64_t *last)
 {
     int n = 0;
@@ -207,7 +207,7 @@ TEST(trace_window_by_bytes)
     CHECK(n > 300 && n < 1200);
     CHECK_INT(last, 4999);
     CHECK_INT(dropped(trace), 10000 - n);
-    // An arrow has two ends even where the window cuts a frame in two.
+    // An arrow has two ends even if the window cuts a frame in two.
     CHECK_INT(count(trace, "s", NULL, NULL), count(trace, "f", NULL, NULL));
     json_decref(trace);
     tachy_profile_close(&p);

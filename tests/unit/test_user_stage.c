@@ -1,4 +1,4 @@
-// Stages of programs: what is refused, and the values of a frame.
+// Stages of programs: refusals, and the values of a frame.
 #include "test.h"
 
 #include "stage/stage.h"
@@ -94,7 +94,7 @@ TEST(values)
     CHECK(item.result.nb_values == 1 && !strcmp(item.result.values[0].name, "x"));
 }
 
-// Where the model of the task segment lies; tools/setup puts it there.
+// Path of the task segment's model; tools/setup installs it.
 static bool find_model(void)
 {
     char dir[4000], file[4096];

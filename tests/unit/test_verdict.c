@@ -57,8 +57,8 @@ static void spin_us(int us)
         continue;
 }
 
-// What a processor and a system would say of themselves, in a folder instead of / ($TACHY_SYSROOT), and a
-// file whose pages are not in memory.
+// A simulated processor and system, in a folder instead of / ($TACHY_SYSROOT), and a file whose pages are not in
+// memory.
 static struct machine {
     char root[40];
     int pages;
@@ -95,7 +95,7 @@ static bool machine_open(void)
     CHECK_INT(symlink("/proc/stat", stat), 0);
     tachy_free(stat);
     says(CPU0 "cpufreq/cpuinfo_max_freq", "%lld\n", 3000000);
-    machine.pages = mkstemp(name); // where the build is: a disk, if any is
+    machine.pages = mkstemp(name); // in the build folder: a disk, if there is any
     unlink(name);
     return machine.pages >= 0 && write(machine.pages, zeros, sizeof(zeros)) == sizeof(zeros) &&
            fsync(machine.pages) == 0;
@@ -181,7 +181,7 @@ static int t_batch_open(tachy_task *t, int most, void **engine)
     return TACHY_OK;
 }
 static void t_batch_close(void *engine) {}
-// As long for one as for all: the session's batch is fixed.
+// The same time for one as for all: the session's batch is fixed.
 static int t_batch_model(void *engine, const struct tachy_piece pieces[], int n) { return wait_us(conf(engine)->c.batch_us); }
 static int t_model(void *w, struct tachy_item *item, int eye)
 {
@@ -270,7 +270,7 @@ static void run(const struct job *j, struct tachy_summary *sum)
 
 static bool computes(const struct costs *c) { return c->compute_us || c->order_us; }
 
-// Of the machine's and of this process's time.
+// The machine's and this process's time.
 struct moment {
     struct tachy_system system;
     uint64_t own_ns, wall_ns;
@@ -283,7 +283,7 @@ static struct moment moment_now(void)
     return m;
 }
 
-// Whether other programs had more than this share of the cores since then.
+// True if other programs had more than this share of the cores since then.
 static bool others_compute(const struct moment *since, double share)
 {
     struct moment now = moment_now();
@@ -445,7 +445,7 @@ TEST(busy_cores)
 {
     int cores = tachy_cpu_count();
     if (cores > 4)
-        return; // the null source alone would be the next limit
+        return; // only the null source would be the next limit
     struct job with = {.source = quick, .workers = cores, .costs = {.compute_us = 12000}};
     struct job without = with;
     without.costs.compute_us = 0;

@@ -137,7 +137,7 @@ TEST(other_programs)
     CHECK(strstr(v.words, "Both cores are busy"));
 }
 
-// As measured in a run of a second beside other work: workers that are idle a third of the time, and no core that is.
+// As measured in a run of one second beside other load: workers are idle a third of the time, but no core is.
 TEST(other_programs_beside_a_short_run)
 {
     struct tachy_verdict_in in = quiet();

@@ -218,7 +218,7 @@ TEST(fetches_a_file)
     CHECK_INT(open_model("tiny", true), TACHY_OK);
     CHECK_INT(count_files(), 1);
     CHECK_INT(open_model("tiny", false), TACHY_OK); // it is there now
-    // Damaged behind our back: found, and got anew only when asked to.
+    // Damaged by somebody else: detected, and downloaded again only on request.
     char *path = tachy_asprintf("%s/tiny.onnx", models);
     write_text(path, "damaged");
     CHECK_INT(open_model("tiny", false), TACHY_ERR_DIGEST);
@@ -244,7 +244,7 @@ TEST(fetches_a_file)
     write_card("", "");
     CHECK_INT(open_model("tiny", true), TACHY_ERR_NOT_FOUND);
     CHECK_SAID("names no source");
-    // What is fetched is no TFLite file.
+    // The downloaded file is not a TFLite file.
     char *source = tachy_asprintf("{\"file\":\"%s\",\"import\":\"tflite\"}", onnx);
     write_card("", source);
     CHECK_INT(open_model("tiny", true), TACHY_ERR_FORMAT);

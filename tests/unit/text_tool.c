@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// text_tool VOCABULARY ROOM: texts on standard input, a NUL after each; writes the tokens of each as a line. For
-// tests/e2e/test_categorize.py.
+// text_tool VOCABULARY ROOM: reads texts from standard input, each terminated by NUL; writes each text's tokens as a
+// line. For tests/e2e/test_categorize.py.
 
 int main(int argc, char **argv)
 {

@@ -3,8 +3,8 @@
 
 #include <stdint.h>
 
-// What tests tell the fake libraries, which are built under the real ones' names and found as
-// those are. The functions are asked for with dlsym().
+// Controls of the fake libraries, which are built under the real ones' names and found in the same way. Tests get the
+// functions with dlsym().
 
 #define FAKE_API __attribute__((visibility("default")))
 
@@ -33,7 +33,7 @@ FAKE_API void fake_cuda_list(int gpus);         // how many there are; 1 at firs
 FAKE_API void fake_cuda_fail(int status);      // of every call that touches the GPU; 0: none
 FAKE_API void fake_cuda_one_by_one(int on);    // 1: no copies of many at once, as before CUDA 13
 FAKE_API void fake_cuda_fail_init(int status); // of cuInit
-FAKE_API void fake_cuda_fail_push(int pushes); // so many contexts more are made current, then none; -1: all
+FAKE_API void fake_cuda_fail_push(int pushes); // this many more contexts are made current, then none; -1: all
 // One call fails, the nth from here on (0: the next) of all that can; what gives something back always can. An error
 // that stays is the status of all later calls as well, of those too that give back: then it is the last reference to a
 // primary context that frees what was made in it, as the driver does. n -1: none fails from here on. Returns how many
@@ -44,7 +44,7 @@ enum {
     FAKE_INSIDE = 2, // contexts can always be made current, as drivers let them be
 };
 FAKE_API int fake_cuda_fail_at(int n, int status, int how);
-FAKE_API const char *fake_cuda_failed(void); // the call that did; NULL: it has not come
+FAKE_API const char *fake_cuda_failed(void); // name of the failed call; NULL: it was not reached
 FAKE_API int fake_cuda_depth(void);          // contexts on this thread's stack
 FAKE_API int fake_cuda_device_of(const void *context); // -1: it is none
 FAKE_API size_t fake_cuda_bytes_at(cuda_address at);   // of device memory, from there on; 0: it is none

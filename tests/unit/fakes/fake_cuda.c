@@ -34,11 +34,11 @@ static struct fake_cuda_counts counts;
 static cuda_stream all_streams;
 static cuda_event all_events;
 
-// The call that fails. What gives something back is not counted, since nobody could do better than ask once: it is
-// done. Once an error stays, it is refused too, and the context takes everything along when it ends.
+// The call that fails. Calls that release something are not counted, since a caller can only try once: they succeed.
+// After a persistent error they fail too, and the context frees everything when it ends.
 static struct {
     _Atomic int at, status, how, calls; // at: its number; -1: none
-    const char *_Atomic name;             // NULL: it has not come
+    const char *_Atomic name;             // NULL: it was not reached
 } fault = {.at = -1};
 
 FAKE_API int fake_cuda_fail_at(int n, int status, int how)
@@ -288,8 +288,8 @@ FAKE_API int cuDevicePrimaryCtxRetain(cuda_context *context, cuda_device device)
     return 0;
 }
 
-// With a context goes what was made in it: streams, events and memory, which nobody could give back after an error.
-// Only behind a call that was to fail, so that whoever forgets something is found out everywhere else.
+// A context's end frees its streams, events and memory, which nobody can release after an error. Only after a planned
+// failure, so that leaks are found everywhere else.
 static void end_context(cuda_context c)
 {
     for (cuda_stream *s = &all_streams; *s;) {
@@ -608,7 +608,7 @@ FAKE_API int cuMemcpy2DAsync_v2(const struct cuda_copy_2d *c, cuda_stream stream
     return failure;
 }
 
-// Each capture is spoilt, as one is beside threads that open decoders; what is launched meanwhile runs.
+// Each capture is spoilt, as happens while other threads open decoders; launches meanwhile still run.
 FAKE_API int cuStreamBeginCapture_v2(cuda_stream stream, int mode)
 {
     called(__func__);

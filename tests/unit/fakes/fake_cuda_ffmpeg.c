@@ -1,5 +1,5 @@
-// What FFmpeg's CUDA device and encoders want of the driver besides what fake_cuda.c has. It looks for every
-// function that any of its parts may use; those that none of ours reaches fail.
+// Driver functions that FFmpeg's CUDA device and encoders need besides those of fake_cuda.c. FFmpeg looks for every
+// function that any of its parts may use; those that we never reach fail.
 #include "fake.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
-// NVENC's driver library without a GPU: what FFmpeg's h264_nvenc and hevc_nvenc call, with pictures encoded
-// without loss by libx264 and libx265. A picture is read as late as a device might read it, when its bits are
-// fetched. What a driver would refuse is refused, and what it would not forgive (a surface that is written
-// while it is read, one that is still registered at the end) is counted as wrong and said.
+// NVENC's driver library without a GPU: the functions that FFmpeg's h264_nvenc and hevc_nvenc call, with pictures
+// encoded losslessly by libx264 and libx265. A picture is read as late as a device might read it, when its bits are
+// fetched. Calls that a driver would refuse are refused; uses that would be undefined (a surface that is written while
+// it is read, one that is still registered at the end) are counted as errors and printed.
 #include "fake.h"
 
 #include <dlfcn.h>
@@ -65,7 +65,7 @@ static int same(GUID a, GUID b) { return !memcmp(&a, &b, sizeof(a)); }
 
 // ---- Sessions
 
-// Which GPU a context belongs to; -1: none.
+// The GPU that a context belongs to; -1: none.
 static int device_of(void *context)
 {
     void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -161,7 +161,7 @@ static int preset_of(GUID preset)
     return 0;
 }
 
-// As drivers begin: a bit rate, which a constant quality has to take out.
+// Drivers' initial configuration: a bit rate, which a constant quality has to remove.
 static NVENCSTATUS preset_config(void *encoder, GUID codec, GUID preset, NV_ENC_TUNING_INFO tuning,
                                  NV_ENC_PRESET_CONFIG *p)
 {
@@ -267,12 +267,12 @@ static NVENCSTATUS reconfigure(void *encoder, NV_ENC_RECONFIGURE_PARAMS *p)
 
 static const char *last_error(void *encoder) { return "the fake encoder"; }
 
-// Parameter sets alone: an inner encoder adds what it is made by.
+// Only the parameter sets: an inner encoder adds a message about itself.
 static NVENCSTATUS sequence_params(void *encoder, NV_ENC_SEQUENCE_PARAM_PAYLOAD *p)
 {
     const struct session *s = encoder;
     VERSION(p->version, NV_ENC_SEQUENCE_PARAM_PAYLOAD_VER);
-    if (!s->x) // HEVC is for containers without a header of its own
+    if (!s->x) // HEVC is for containers without their own header
         return NV_ENC_ERR_UNIMPLEMENTED;
     int size = s->x->extradata_size;
     const uint8_t *d = s->x->extradata;

@@ -1,6 +1,5 @@
-// A tool that takes NVTX ranges: writes down what it is told. FAKE_NVTX_FILE names a file that
-// every pushed range is appended to, a line each. Built with NVIDIA's own declarations where they
-// are installed.
+// A tool that receives NVTX ranges and records them. FAKE_NVTX_FILE names a file to which every pushed range is
+// appended, one per line. Built with NVIDIA's own declarations if they are installed.
 #include "fake.h"
 
 #include <stdio.h>

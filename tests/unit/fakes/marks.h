@@ -3,11 +3,11 @@
 
 #include <stdlib.h>
 
-// Kernels of segment over the fake driver: the composite's picture begins with the byte that its frame begins with, and
-// its guide has it everywhere. Each takes the stream's time, and fails where the driver does.
+// Kernels of segment over the fake driver: the composite's first byte is that of its frame, and its guide holds that
+// byte everywhere. Each takes time on the stream, and fails if the driver does.
 
 enum { COUNT = 512, KERNEL_NS = 50000 };
-enum { STEP = 3, GREY = 126 }; // from a frame's byte to the next one's; luma of the picture behind
+enum { STEP = 3, GREY = 126 }; // difference between the bytes of consecutive frames; luma of the background
 static _Atomic int wrong; // kernels that were given what they should not
 
 static int (*launch)(cuda_stream s, uint64_t ns);
@@ -70,7 +70,7 @@ static int run_refine(const struct tachy_cuda_refine *a, cuda_stream stream)
     return CUDA_OK;
 }
 
-// Of formats that the composite's kernel does not take: what comes before the blend is alpha alone.
+// For formats that the composite's kernel does not support: before the blend only alpha is made.
 static int run_luma(const struct tachy_cuda_luma *a, cuda_stream stream)
 {
     LAUNCH(stream);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// A function of a fake library ("libcuda.so.1"), found as the real one would be. Ends the test where it is not there.
+// A function of a fake library ("libcuda.so.1"), found as the real one would be. Ends the test if it does not exist.
 static inline void *fake_symbol(const char *library, const char *name)
 {
     void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL), *fn = lib ? dlsym(lib, name) : NULL;
