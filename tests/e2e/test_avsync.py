@@ -32,6 +32,7 @@ class Avsync(common.Case):
     def setUpClass(cls):
         super().setUpClass()
         cls.d6 = common.shared("media/liveportrait_d6.mp4")
+        common.models("face", "face-mesh")
 
     def clip(self, ms=0, seconds=12):
         """The beginning of d6 with its sound so much later."""
