@@ -18,6 +18,8 @@ int tachy_gpu_now_text(char **text)
     static const enum gpu_sensor told[] = {GPU_UTILIZATION, GPU_MEMORY, GPU_POWER};
     struct gpu_sampler *s = NULL;
     size_t size;
+    if (!text)
+        return TACHY_ERR_INVAL;
     *text = NULL;
     FILE *f = open_memstream(text, &size);
     if (!f)
