@@ -1,5 +1,6 @@
 #include "base/base.h"
 
+#include "base/last_error.h"
 #include "base/numeric.h"
 #include "base/path.h"
 
@@ -7,6 +8,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -40,6 +42,11 @@ const char *tachy_version(void) { return TACHY_VERSION; }
 
 void tachy_free(void *p) { free(p); }
 
+static _Thread_local char last_error[1024];
+
+const char *tachy_last_error(void) { return last_error; }
+void tachy_forget_error(void) { last_error[0] = 0; }
+
 void tachy_vmsg(const struct tachy_log *log, enum tachy_log_level level, const char *fmt, va_list ap)
 {
     if (!log || !log->fn)
@@ -50,6 +57,8 @@ void tachy_vmsg(const struct tachy_log *log, enum tachy_log_level level, const c
     char msg[1024];
     vsnprintf(msg, sizeof(msg), fmt, ap);
     tachy_hide_secrets(msg);
+    if (level == TACHY_LOG_ERR)
+        memcpy(last_error, msg, sizeof(msg));
     log->fn(log->user, level, msg);
 }
 

@@ -1,6 +1,7 @@
 #include "pipeline/pipeline.h"
 
 #include "base/clock.h"
+#include "base/last_error.h"
 #include "base/thread.h"
 #include "cuda/device.h"
 #include "pipeline/stage_save.h"
@@ -61,10 +62,13 @@ static void look_again(tachy_stream *s)
 void pipeline_item_failed(tachy_stream *s, int64_t seq, const char *stage, int err)
 {
     struct pipeline_slot *slot = pipeline_slot(s, seq);
-    if (!atomic_load(&s->err))
-        tachy_msg(s->pipeline->log, TACHY_LOG_ERR, "%s%sframe %lld: %s failed (%s)",
-                  s->name ? s->name : "", s->name ? ": " : "", (long long)slot->item.result.frame_id,
-                  stage, tachy_err_text(err));
+    if (!atomic_load(&s->err)) {
+        char why[1024];
+        snprintf(why, sizeof(why), "%s", tachy_last_error()[0] ? tachy_last_error() : tachy_err_text(err));
+        tachy_msg(s->pipeline->log, TACHY_LOG_ERR, "%s%sframe %lld: %s failed: %s", s->name ? s->name : "", s->name ? ": " : "",
+                  (long long)slot->item.result.frame_id, stage, why);
+        tachy_forget_error(); // the next item that fails has a reason of its own
+    }
     pipeline_fail(s, seq, err);
     drop_input(s, &slot->item);
     slot->err = err;
@@ -233,6 +237,7 @@ static void run_stages(struct group *g, int from, int n)
         .later = later, .nb_later = span->ahead ? pipeline_turn_later(g->s, g->k, g->seq[from], later) : 0,
         .at = g->at + from, .ran = ran, .region_done = saves ? save_region : NULL, .user = g,
     };
+    tachy_forget_error();
     tachy_stage_pass(&p, span->first, span->end);
 }
 

@@ -13,6 +13,7 @@
 
 struct counting {
     int fail_at, fail_composite_at, fail_order_at; // frame id; -1: never
+    const struct tachy_log *log;                   // receives why the model failed
     int delay_us;
     bool unordered;     // no ordered part
     bool drops_input;   // composite does not read the picture
@@ -80,7 +81,7 @@ static int c_model(void *w, struct tachy_item *item, int eye)
 {
     atomic_fetch_add(&conf(w)->calls, 1);
     ((struct counting_item *)item->priv)->value++;
-    return conf(w)->fail_at == item->in->id ? TACHY_ERR_EXTERNAL : TACHY_OK;
+    return conf(w)->fail_at == item->in->id ? tachy_fail(conf(w)->log, TACHY_ERR_EXTERNAL, "a wheel came off") : TACHY_OK;
 }
 static int c_postprocess(void *w, struct tachy_item *item, int eye) { return TACHY_OK; }
 static bool c_keeps_input(const tachy_task *t)

@@ -183,6 +183,7 @@ TEST(a_failure_ends_its_own_stream_only)
     struct tachy_log log = {.fn = last_message, .user = message};
     struct counting c = never;
     c.fail_at = 3;
+    c.log = &log;
     tachy_task *bad = task_new(c), *good = task_new(never);
     tachy_pipeline *p = open_pipeline(2, &log);
     tachy_stream *b = NULL, *g = join(p, good, 16, 0);
@@ -198,7 +199,7 @@ TEST(a_failure_ends_its_own_stream_only)
     CHECK_INT(get(b), TACHY_ERR_EXTERNAL);
     CHECK_INT(get(b), TACHY_ERR_EXTERNAL);
     CHECK_INT(put(b, 4, 16), TACHY_ERR_INTERRUPTED);
-    CHECK(strstr(message, "cam 2: frame 3: model failed"));
+    CHECK(strstr(message, "cam 2: frame 3: model failed: a wheel came off"));
     struct tachy_stream_stats st;
     tachy_stream_stats(b, &st);
     CHECK_INT(st.err, TACHY_ERR_EXTERNAL);
