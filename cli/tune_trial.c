@@ -145,20 +145,28 @@ static int run(struct tune *t, const struct words *own, bool results, int *statu
 
 static double get(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
 
+// The cost of a frame in a part is that of its own frames: when a trial ends, more are decoded than written. The CPU time's is by the
+// work done.
 static void read_cost(struct tune_cost *c, const json_t *o)
 {
-    double frames = get(o, "frames");
+    double busy[3] = {0}, frames[3] = {0}, model = 0, each = 0; // decoding, workers, sink
     size_t i;
     const json_t *s;
     json_array_foreach(json_object_get(o, "steps"), i, s) {
         const char *name = text_of(s, "name");
-        double ms = 1e3 * get(s, "busy_s") / frames;
-        *(!strcmp(name, "decode")   ? &c->decode_ms
-          : !strcmp(name, "model")  ? &c->model_ms
-          : !strcmp(name, "encode") ? &c->write_ms
-                                    : &c->work_ms) += ms;
+        int part = !strcmp(name, "decode") ? 0 : !strcmp(name, "encode") ? 2 : 1;
+        busy[part] += 1e3 * get(s, "busy_s");
+        frames[part] = fmax(frames[part], get(s, "calls")); // frames may skip a step
+        model += !strcmp(name, "model") ? 1e3 * get(s, "busy_s") : 0;
     }
-    c->cpu_ms = 1e3 * get(o, "utilisation") * get(o, "cores") * get(o, "seconds") / frames;
+    for (int k = 0; k < 3; k++)
+        each += busy[k] / fmax(frames[k], 1);
+    c->decode_ms = busy[0] / fmax(frames[0], 1);
+    c->model_ms = model / fmax(frames[1], 1);
+    c->work_ms = (busy[1] - model) / fmax(frames[1], 1);
+    c->write_ms = busy[2] / fmax(frames[2], 1);
+    double done = each > 0 ? (busy[0] + busy[1] + busy[2]) / each : get(o, "frames");
+    c->cpu_ms = 1e3 * get(o, "utilisation") * get(o, "cores") * get(o, "seconds") / done;
 }
 
 static void read_summary(struct tune_trial *out, const json_t *o)

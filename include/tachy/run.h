@@ -109,8 +109,10 @@ struct tachy_summary {
     double target_fps;       // tachy_live_params.target_fps; 0: none
     double skip_distance;    // up to which frames count as similar at the start; negative: none do
     int64_t returns, returned_bytes; // times that memory kept for later frames was freed, and total bytes
-    double steady_fps;       // slope of frames finished over time, from when a frame is written and each decoder has given one until
-                             // reading ends, without a quarter of the time limit; at most the sink's rate; 0: too few frames
+    double steady_fps;       // slope of the work done over time, in frames, from when a frame is written and each decoder has given one
+                             // until reading ends, without a quarter of the time limit; at most the sink's rate; 0: too few frames.
+                             // Frames decoded, worked on and written count by what a frame costs there; on a GPU only those worked
+                             // on count
 };
 
 struct tachy_progress {

@@ -11,6 +11,8 @@
 // thread pulls, writes to the sink and reports progress.
 
 enum { WARM_POINTS = 8 }; // with fewer points after the warm-up, the steady rate is that of the whole run
+enum { PULL_MS = 200, PULL_LIMITED_MS = 20 }; // longest wait for a frame; in a run with a time limit
+static const double POINT_S = 0.005; // between two points of the steady rate
 
 static double since_s(uint64_t start_ns) { return (double)(tachy_now_ns() - start_ns) * 1e-9; }
 
@@ -197,26 +199,43 @@ static void add_point(struct tachy_slope *s, double t, double i)
     s->n++, s->t += t, s->i += i, s->tt += t * t, s->ti += t * i;
 }
 
-// Counts the frames that workers have finished, for the steady rate: with several decoders, frames are written in bursts of whole
-// segments. `t`: steady_s().
+// Counts frames for the steady rate, evenly over time. `t`: steady_s().
 static void count_frames(struct run *r, double t)
 {
-    int64_t done = atomic_load(&r->stream->nb_done);
-    if (t < 0 || atomic_load(&r->readers.stop) || done == r->counted)
+    if (t < 0 || (r->counted_s > 0 && t < r->counted_s + POINT_S) || atomic_load(&r->readers.stop))
         return;
-    r->counted = done;
-    add_point(&r->steady[0], t, (double)done);
-    if (t >= r->p->time_limit_s / 4)
-        add_point(&r->steady[1], t, (double)done);
+    r->counted_s = t;
+    const int64_t count[RUN_COUNTS] = {atomic_load(&r->readers.decoded), atomic_load(&r->stream->nb_done), atomic_load(&r->written)};
+    for (int k = 0; k < RUN_COUNTS; k++) {
+        add_point(&r->steady[0][k], t, (double)count[k]);
+        if (t >= r->p->time_limit_s / 4)
+            add_point(&r->steady[1][k], t, (double)count[k]);
+    }
 }
 
-// No more than the sink writes: results pile up before a slow one until their room is full.
-static double steady_rate(const struct run *r)
+static double slope(const struct tachy_slope *s)
 {
-    const struct tachy_slope *s = &r->steady[r->steady[1].n >= WARM_POINTS];
-    double spread = s->n * s->tt - s->t * s->t, busy_s = 1e-9 * (double)atomic_load(&r->sink_prof->step[r->encode].busy_ns);
-    double rate = s->n > 2 && spread > 0 ? (s->n * s->ti - s->t * s->i) / spread : 0;
-    return busy_s > 0 ? TACHY_MIN(rate, (double)atomic_load(&r->written) / busy_s) : rate;
+    double spread = s->n * s->tt - s->t * s->t;
+    return s->n > 2 && spread > 0 ? (s->n * s->ti - s->t * s->i) / spread : 0;
+}
+
+// Frames that one part of the pipeline gets ahead of another in a short time cost the other one cores. So the rate is that of the
+// work: a part's frames count by what a frame costs there. On a GPU the parts share no cores, and the workers' frames are the rate.
+// No more than the sink writes: results pile up before a slow one until their room is full.
+static double steady_rate(const struct run *r, const struct tachy_summary *s)
+{
+    const struct tachy_slope *count = r->steady[r->steady[1][RUN_WORKED].n >= WARM_POINTS];
+    double busy[RUN_COUNTS] = {0}, frames[RUN_COUNTS] = {(double)s->decoded, (double)atomic_load(&r->stream->nb_done), (double)s->frames};
+    double sum = 0, all = 0;
+    for (int i = 0; i < s->nb_steps; i++)
+        busy[i == TACHY_STEP_DECODE ? RUN_DECODED : i == r->encode ? RUN_WRITTEN : RUN_WORKED] += s->steps[i].busy_s;
+    for (int k = 0; k < RUN_COUNTS; k++) {
+        double cost = frames[k] > 0 && !s->nb_gpus ? busy[k] / frames[k] : 0;
+        sum += cost * slope(&count[k]);
+        all += cost;
+    }
+    double rate = all > 0 ? sum / all : slope(&count[RUN_WORKED]);
+    return busy[RUN_WRITTEN] > 0 ? TACHY_MIN(rate, frames[RUN_WRITTEN] / busy[RUN_WRITTEN]) : rate;
 }
 
 // Several decoders leave gaps when they are stopped; frames after the first gap are not written, as with one decoder.
@@ -244,7 +263,7 @@ static int drain(struct run *r)
         const struct tachy_result *result;
         struct pipeline_times times = {0};
         uint64_t asked = tachy_ticks();
-        err = pipeline_pull_timed(r->stream, 200, &f, &result, &times);
+        err = pipeline_pull_timed(r->stream, r->p->time_limit_s > 0 ? PULL_LIMITED_MS : PULL_MS, &f, &result, &times);
         uint64_t start = tachy_ticks();
         atomic_fetch_add(&r->starved_ticks, start - asked);
         struct tachy_result numbered;
@@ -328,7 +347,7 @@ static int run_frames(struct run *r)
     atomic_store(&r->damaged, tachy_source_damaged(r->p->source));
     read_figures(r, tachy_control_paused_s(r->p->control, &r->controlled), r->sum, NULL);
     r->sum->peak_memory_mib = tachy_peak_memory_mib();
-    r->sum->steady_fps = steady_rate(r);
+    r->sum->steady_fps = steady_rate(r, r->sum);
     snprintf(r->sum->engine, sizeof(r->sum->engine), "%s", r->p->task->engine);
     struct progress_state ps = {.last_ns = r->start_ns};
     report_progress(r, &ps, true);

@@ -9,6 +9,8 @@
 
 // For run.c; verdict.c reads it.
 
+enum { RUN_DECODED, RUN_WORKED, RUN_WRITTEN, RUN_COUNTS };
+
 // Least squares fit of a count over time. Frames that arrive in bursts, such as batches, do not change its slope.
 struct tachy_slope {
     double n, t, i, tt, ti;
@@ -31,9 +33,9 @@ struct run {
     uint64_t start_ns, cpu_start_ns;
     struct control_run controlled;
     struct tachy_tuner tuner;      // most 0: none
-    struct tachy_slope steady[2];  // of finished frames, from the first one written and after the warm-up; the calling thread's
+    struct tachy_slope steady[2][RUN_COUNTS]; // from the first frame written and after the warm-up; the calling thread's
     double steady_from_s;          // since the start; 0: not yet
-    int64_t counted;               // the last one there
+    double counted_s;              // when they were counted last
     bool timed_out;                // the time limit has ended reading
     struct tachy_system before; // when the run began
     double work_before_s, transfer_before_s; // the pipeline's then
