@@ -3,7 +3,8 @@
 
 // The parts of `tachy tune`; docs/tune.md has the method.
 
-enum { TUNE_ROWS = 12, TUNE_VALUES = 12, TUNE_TEXT = 64, TUNE_ROUNDS = 4, TUNE_FINAL = 6, TUNE_FIXED = 16, TUNE_EXTRA = 16 };
+enum { TUNE_ROWS = 12, TUNE_VALUES = 12, TUNE_TEXT = 64, TUNE_ROUNDS = 4, TUNE_FINAL = 3, TUNE_FIXED = 16, TUNE_EXTRA = 16 };
+enum { TUNE_SEEN = 64, TUNE_NEEDS = 6, TUNE_FEW = 12 }; // trials, resources of the model, trials that say too little of their noise
 #define TUNE_WORTH 1.02 // a gain below it is no reason to change anything
 
 // Rows whose meaning the pipeline's model knows; of any other row it knows only the cost of each value.
@@ -34,6 +35,15 @@ struct tune_trial {
     char why[96];                   // it failed
     char limit[32], verdict[160], remedy[240]; // of the run
     double gain;                    // that its verdict expects; 0: not known
+    double wall_s;                  // the process took so long
+    double need[TUNE_NEEDS];        // of a prediction: what each resource adds to a frame's time, raised to a power
+};
+
+// What a trial of the search gave.
+struct tune_seen {
+    int at[TUNE_ROWS];
+    double score, seconds; // 0: it failed; how long it ran
+    bool fits;             // within the limits
 };
 
 // A setting: a value of each row.
@@ -46,6 +56,15 @@ struct tune_setting {
     double quality;             // as the task's guard measures it; 1: nothing that changes results; < 0: not judged
     char why[96];               // it is out: why; "": it is not
 };
+
+// What the model does not know of a machine before trials say it; docs/tune.md has the formulas.
+struct tune_constants {
+    double sharp;  // exponent that joins the resources' needs
+    double crowd;  // CPU time that each core's worth of threads over the cores adds, as a share
+    double cores;  // CPU time of a frame beside that with one worker
+    double decode_turn, model_turn; // of decoding and of the model, what goes one after the other however many side by side
+};
+enum { TUNE_CONSTANTS = sizeof(struct tune_constants) / sizeof(double) };
 
 struct tune {
     struct cli *c;
@@ -62,6 +81,10 @@ struct tune {
     struct tune_trial given, base; // the command as given, and the one that costs are measured beside
     bool reference;    // the results of the command are there
     int trials;
+    double spent_s, beside_s;      // in the trials that the search saw, and of that beside their `seconds`
+    struct tune_seen seen[TUNE_SEEN];
+    int n_seen;
+    struct tune_constants k;
     struct tune_setting final[TUNE_FINAL + 1]; // the first is the command as given
     int n_final, best;
     struct tune_setting judged[64]; // settings whose results were judged already
@@ -94,17 +117,36 @@ const char *tune_measure(const struct tune_guard *g);     // "mean IoU"
 int tune_judge(struct tune *t, const int *at, double *quality);
 
 // tune_model.c
+// The constants before any trial, and how far off they may be: standard deviations of their logs.
+extern const struct tune_constants tune_guess, tune_doubt;
 enum tune_part tune_part_of(const char *path);
-// The model's constants; see docs/tune.md.
-struct tune_constants {
-    double sharp; // exponent that joins the resources' needs
-    double crowd; // CPU time that each core's worth of threads over the cores adds, as a share
-};
-extern struct tune_constants tune_constants;
 // Predicts the result of a setting's trial: fps, p99_ms, memory_mib. Needs t->given, t->base and row[].cost.
 void tune_predict(const struct tune *t, const int *at, struct tune_trial *out);
 
+// The number that a value stands for: the command's own for the first one, 0 if there is none.
+double tune_number(const struct tune *t, const struct tune_row *r, int v);
+
+// tune_fit.c: what trials say about the model's error, as the log of a score's ratio to that of the model.
+struct tune_fit {
+    int n, n_rows;
+    struct tune_point {
+        int at[TUNE_ROWS];
+        double limit[TUNE_NEEDS]; // each resource's part in limiting it
+    } point[TUNE_SEEN];
+    double off[TUNE_SEEN], spread[TUNE_SEEN];       // of each trial; variance of its noise, 1 of a trial of full length
+    double scale, noise;                            // of the error and of a trial, as standard deviations
+    double near[TUNE_ROWS][TUNE_VALUES][TUNE_VALUES]; // 1: the same
+    double l[TUNE_SEEN][TUNE_SEEN], weight[TUNE_SEEN];
+};
+// Chooses the constants by the trials so far and takes what is left over. `score`: what is compared.
+void tune_fit(struct tune_fit *f, struct tune *t, double (*score)(const struct tune *t, const struct tune_trial *r));
+// The expected error at a setting, of which the model said `model`, and its standard deviation.
+double tune_off(const struct tune_fit *f, const int *at, const struct tune_trial *model, double *sd);
+
 // tune_search.c
+// A setting's score by the model and the trials so far, as a log; -INFINITY: it does not fit into memory.
+double tune_expected(const struct tune *t, const struct tune_fit *f, const int *at, double *sd);
+double tune_score(const struct tune *t, const struct tune_trial *r); // larger is better; 0: it failed
 // Runs the command as given, which must succeed.
 int tune_run_given(struct tune *t);
 // Fills row[].gain, final[] and best. TACHY_OK also when stopped early.

@@ -6,8 +6,8 @@
 
 // Predicts a setting's result from the costs of its values, without a trial. The formulas are in docs/tune.md, "Prediction".
 
-// Chosen by hand; docs/tune.md says how far the model is off.
-struct tune_constants tune_constants = {.sharp = 6, .crowd = 0.1};
+const struct tune_constants tune_guess = {.sharp = 8, .crowd = 0.04, .cores = 1, .decode_turn = 0.02, .model_turn = 0.02},
+                            tune_doubt = {.sharp = 0.4, .crowd = 1, .cores = 0.15, .decode_turn = 3, .model_turn = 3};
 
 enum tune_part tune_part_of(const char *path)
 {
@@ -19,14 +19,19 @@ enum tune_part tune_part_of(const char *path)
     return TUNE_OTHER;
 }
 
-// The numbers that shape the pipeline; where the setting names none, `given`.
+double tune_number(const struct tune *t, const struct tune_row *r, int v)
+{
+    double own[TUNE_PARTS] = {[TUNE_WORKERS] = t->given.workers, [TUNE_DECODERS] = t->given.decoders, [TUNE_THREADS] = 1, [TUNE_BATCH] = 1};
+    double n = atof(r->value[v]);
+    return n > 0 ? n : own[r->part];
+}
+
+// The numbers that shape the pipeline; where no row has them, `given`.
 static int number_of_part(const struct tune *t, const int *at, enum tune_part part, int given)
 {
     for (int i = 0; i < t->n_rows; i++)
-        if (t->row[i].part == part && at[i]) {
-            int v = atoi(t->row[i].value[at[i]]);
-            given = v > 0 ? v : given;
-        }
+        if (t->row[i].part == part)
+            given = (int)tune_number(t, &t->row[i], at[i]);
     return given > 0 ? given : 1;
 }
 
@@ -68,19 +73,20 @@ static double memory_of(const struct tune *t, const struct tune_cost *c, int wor
 
 void tune_predict(const struct tune *t, const int *at, struct tune_trial *out)
 {
-    const struct tune_constants *k = &tune_constants;
+    const struct tune_constants *k = &t->k;
     struct tune_cost c = cost_of(t, at);
     int workers = number_of_part(t, at, TUNE_WORKERS, t->given.workers), threads = number_of_part(t, at, TUNE_THREADS, 1),
         batch = number_of_part(t, at, TUNE_BATCH, 1), decoders = number_of_part(t, at, TUNE_DECODERS, t->given.decoders);
     double cores = t->given.cores > 0 ? t->given.cores : 1;
     double crowd = 1 + k->crowd * fmax(0, workers * threads / cores - 1);
     // Milliseconds per frame that each resource needs; in batches the model has threads of its own.
-    double need[] = {c.decode_ms / decoders, (batch > 1 ? fmax(c.work_ms, c.model_ms) : c.work_ms + c.model_ms) / workers, c.write_ms,
-                     c.cpu_ms * crowd / cores};
+    double need[TUNE_NEEDS] = {c.decode_ms / decoders, (batch > 1 ? fmax(c.work_ms, c.model_ms) : c.work_ms + c.model_ms) / workers, c.write_ms,
+                     c.cpu_ms * k->cores * crowd / cores, c.decode_ms * k->decode_turn, c.model_ms * k->model_turn};
     double sum = 0;
-    for (size_t i = 0; i < sizeof(need) / sizeof(need[0]); i++)
-        sum += pow(need[i], k->sharp);
+    for (int i = 0; i < TUNE_NEEDS; i++)
+        sum += need[i] = pow(need[i], k->sharp);
     double frame = pow(sum, 1 / k->sharp), through = c.decode_ms + c.work_ms + batch * c.model_ms + c.write_ms;
     *out = (struct tune_trial){.fps = frame > 0 ? 1000 / frame : 0, .p99_ms = fmax(through, frame * (3 * workers + 4)),
                                .memory_mib = memory_of(t, &c, workers), .workers = workers, .decoders = decoders, .cost = c};
+    memcpy(out->need, need, sizeof(need));
 }

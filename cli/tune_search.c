@@ -4,12 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-// docs/tune.md: each value alone, a product of their gains as the prediction, then the best predictions against each other.
+// docs/tune.md: costs of each value alone, trials where the model and what was seen so far promise most, then the best against each
+// other.
 
-enum { COMBINATIONS = 200000 };
+enum { COMBINATIONS = 200000, LEAST_TRIALS = 16, MOST_TRIALS = 48, LAST_TRIALS = 7, FIRST = 5 };
+static const double SHARE = 0.097;        // of the time of trying all
+static const double WORTH_A_TRIAL = 1e-6; // expected gain; less is none
+static const double WARY = 2;             // the fit is surer than it should be
 
-// Larger is better; 0: it failed.
-static double score(const struct tune *t, const struct tune_trial *r)
+double tune_score(const struct tune *t, const struct tune_trial *r)
 {
     bool latency = !strcmp(tachy_settings_str(t->c->settings, "tune.objective"), "latency");
     return !r->fps ? 0 : latency ? 1000 / fmax(r->p99_ms, 0.001) : r->fps;
@@ -30,6 +33,25 @@ static const char *over_limit(const struct tune *t, const struct tune_trial *r, 
     else
         return NULL;
     return buf;
+}
+
+// Runs a setting and remembers what it gave.
+static int trial(struct tune *t, const int *at, double seconds, struct tune_trial *out)
+{
+    char why[96];
+    int err = tune_run(t, at, seconds, out);
+    if (err < 0 || tune_stopped(t))
+        return err;
+    t->spent_s += out->wall_s;
+    t->beside_s += out->wall_s - seconds;
+    if (t->n_seen == TUNE_SEEN)
+        return TACHY_OK;
+    struct tune_seen *s = &t->seen[t->n_seen++];
+    memcpy(s->at, at, sizeof(s->at));
+    s->score = tune_score(t, out);
+    s->seconds = seconds;
+    s->fits = !over_limit(t, out, why, sizeof(why));
+    return TACHY_OK;
 }
 
 static bool same_results(const struct tune *t, const int *a, const int *b)
@@ -90,16 +112,16 @@ static void alone(const struct tune *t, int *at)
 static int measure_value(struct tune *t, const int *solo, int row, int v)
 {
     struct tune_row *r = &t->row[row];
-    struct tune_trial trial;
+    struct tune_trial got;
     int at[TUNE_ROWS];
     memcpy(at, solo, sizeof(at));
     at[row] = v;
-    int err = tune_run(t, at, t->seconds, &trial);
+    int err = trial(t, at, t->seconds / 2, &got);
     if (err < 0 || tune_stopped(t))
         return err;
-    r->cost[v] = trial.cost;
-    r->gain[v] = trial.fps / t->base.fps;
-    snprintf(r->why[v], sizeof(r->why[v]), "%s", trial.why);
+    r->cost[v] = got.cost;
+    r->gain[v] = got.fps / t->base.fps;
+    snprintf(r->why[v], sizeof(r->why[v]), "%s", got.why);
     return err;
 }
 
@@ -179,7 +201,7 @@ static int measure_costs(struct tune *t)
 {
     int solo[TUNE_ROWS];
     alone(t, solo);
-    int err = tune_run(t, solo, t->seconds, &t->base);
+    int err = trial(t, solo, t->seconds, &t->base);
     if (err < 0 || tune_stopped(t))
         return err;
     if (!t->base.fps) {
@@ -198,7 +220,7 @@ int tune_run_given(struct tune *t)
 {
     static const int none[TUNE_ROWS] = {0};
     t->seconds = tachy_settings_float(t->c->settings, "tune.trial_seconds");
-    int err = tune_run(t, none, t->seconds, &t->given);
+    int err = trial(t, none, t->seconds, &t->given);
     if (err < 0 || tune_stopped(t))
         return err;
     if (!t->given.fps) {
@@ -222,13 +244,14 @@ static void keep(struct tune *t, const struct tune_setting *s)
     t->final[i] = *s;
 }
 
-// The score that the model expects; 0: it would not fit into the memory that is allowed.
-static double predicted_score(const struct tune *t, const int *at)
+double tune_expected(const struct tune *t, const struct tune_fit *f, const int *at, double *sd)
 {
     struct tune_trial p;
     double mib = tachy_settings_float(t->c->settings, "tune.max_memory");
     tune_predict(t, at, &p);
-    return mib > 0 && p.memory_mib > 1.2 * mib ? 0 : score(t, &p);
+    double score = mib > 0 && p.memory_mib > 1.2 * mib ? 0 : tune_score(t, &p);
+    *sd = 0;
+    return score > 0 ? log(score) + tune_off(f, at, &p, sd) : -INFINITY;
 }
 
 static bool possible(const struct tune *t, const int *at)
@@ -257,28 +280,118 @@ static void predict_gains(struct tune *t, double best[TUNE_ROWS][TUNE_VALUES])
             }
 }
 
-// The combinations of values that are predicted to be the best; final[0] is the command as given.
-static void predict(struct tune *t)
+// Goes on to the next combination, the first row fastest; false: it was the last one.
+static bool next(const struct tune *t, int *at)
+{
+    for (int i = 0; i < t->n_rows; at[i++] = 0)
+        if (++at[i] < t->row[i].n)
+            return true;
+    return false;
+}
+
+static const struct tune_seen *find_seen(const struct tune *t, const int *at)
+{
+    for (int i = 0; i < t->n_seen; i++)
+        if (!memcmp(t->seen[i].at, at, sizeof(t->seen[i].at)))
+            return &t->seen[i];
+    return NULL;
+}
+
+// The combinations of values that are expected to be the best; final[0] is the command as given.
+static void rank(struct tune *t, const struct tune_fit *f)
 {
     struct tune_setting s = {.quality = -1};
-    double best[TUNE_ROWS][TUNE_VALUES] = {0}, given = predicted_score(t, s.at);
-    given = given > 0 ? given : 1;
+    double best[TUNE_ROWS][TUNE_VALUES] = {0}, sd, given = tune_expected(t, f, s.at, &sd);
     t->final[0] = (struct tune_setting){.predicted = 1, .quality = 1};
     t->n_final = 1;
-    for (long tried = 0; tried < COMBINATIONS; tried++) {
-        s.predicted = possible(t, s.at) ? predicted_score(t, s.at) / given : 0;
+    long tried = 0;
+    do {
+        const struct tune_seen *seen = find_seen(t, s.at);
+        bool out = !possible(t, s.at) || (seen && (!seen->fits || !(seen->score > 0)));
+        s.predicted = out ? 0 : exp(tune_expected(t, f, s.at, &sd) - (given > -INFINITY ? given : 0));
         for (int k = 0; k < t->n_rows; k++)
             best[k][s.at[k]] = fmax(best[k][s.at[k]], s.predicted);
         if (tried && s.predicted > 0)
             keep(t, &s);
-        int i = 0;
-        while (i < t->n_rows && ++s.at[i] == t->row[i].n) // counts, the first row fastest
-            s.at[i++] = 0;
-        if (i == t->n_rows)
-            break;
-    }
+    } while (next(t, s.at) && ++tried < COMBINATIONS);
     predict_gains(t, best);
 }
+
+// A value that looked slow alone may gain by now: it passes the guard as well.
+static int judge_gaining(struct tune *t, const struct tune_fit *f)
+{
+    int err = TACHY_OK, refused = 0;
+    rank(t, f);
+    for (int k = 0; k < t->n_rows; k++)
+        for (int v = 1; v < t->row[k].n && err == TACHY_OK && !tune_stopped(t); v++) {
+            bool before = t->row[k].gain[v] > 0;
+            err = judge_value(t, k, v);
+            refused += before && !(t->row[k].gain[v] > 0);
+        }
+    if (refused)
+        rank(t, f);
+    return err;
+}
+
+// ---- Trials where most is to be gained ----
+
+// The gain over `best` that can be expected of a normally distributed one.
+static double improvement(double mean, double sd, double best)
+{
+    double z = sd > 0 ? (mean - best) / sd : 0;
+    return sd > 0 ? (mean - best) * erfc(-z / sqrt(2)) / 2 + sd * exp(-z * z / 2) / sqrt(2 * acos(-1)) : 0;
+}
+
+// The setting without a trial that promises most beside those with one; `first`: of which least is known. Returns how much, as a share;
+// `*n`: how many are possible.
+static double most_promising(const struct tune *t, const struct tune_fit *f, bool first, int *at, long *n)
+{
+    int s[TUNE_ROWS] = {0};
+    double best = -INFINITY, most = 0, sd;
+    long tried = 0;
+    for (int i = 0; i < t->n_seen; i++)
+        if (t->seen[i].score > 0 && t->seen[i].fits)
+            best = fmax(best, tune_expected(t, f, t->seen[i].at, &sd));
+    *n = 0;
+    do {
+        if (!possible(t, s))
+            continue;
+        double mean = tune_expected(t, f, s, &sd), gain = 0;
+        ++*n;
+        if (mean > -INFINITY)
+            gain = first ? sd : best > -INFINITY ? improvement(mean, WARY * sd, best) : exp(mean);
+        if (gain > most && !find_seen(t, s)) {
+            most = gain;
+            memcpy(at, s, sizeof(s));
+        }
+    } while (next(t, s) && ++tried < COMBINATIONS);
+    return most;
+}
+
+// Whether there is time for a trial of `seconds` and then `more` of full length: a tenth of what all `n` settings would take.
+static bool in_time(const struct tune *t, long n, double seconds, int more)
+{
+    double beside = t->beside_s / t->trials, full = beside + t->seconds;
+    return t->spent_s + beside + seconds + more * full <= full * fmax(LEAST_TRIALS, fmin(MOST_TRIALS, SHARE * (double)n));
+}
+
+// Half as long as others: what a trial says counts together with those near it.
+static int explore(struct tune *t, struct tune_fit *f, long *n)
+{
+    struct tune_trial got;
+    int err = TACHY_OK, tries = 0, at[TUNE_ROWS];
+    for (tune_fit(f, t, tune_score); err == TACHY_OK && !tune_stopped(t); tune_fit(f, t, tune_score)) {
+        bool some = most_promising(t, f, tries++ < FIRST, at, n) > WORTH_A_TRIAL;
+        if (!some || !in_time(t, *n, t->seconds / 2, LAST_TRIALS) || t->n_seen + LAST_TRIALS >= TUNE_SEEN)
+            break;
+        err = trial(t, at, t->seconds / 2, &got);
+    }
+    if (err == TACHY_OK)
+        err = judge_gaining(t, f);
+    return err;
+}
+
+// ---- The best against each other ----
 
 static int by_size(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
 
@@ -292,18 +405,18 @@ static double median(const struct tune_setting *s)
 }
 
 // One turn of all that are left, the command first: the pairs that gains come from.
-static int play_round(struct tune *t, int round, double seconds)
+static int play_round(struct tune *t, int round)
 {
     double base = 0;
     for (int i = 0; i < t->n_final && !tune_stopped(t); i++) {
         struct tune_setting *s = &t->final[i];
         if (s->why[0] && i)
             continue;
-        int err = tune_run(t, s->at, seconds, &s->last);
+        int err = trial(t, s->at, t->seconds, &s->last);
         if (err < 0 || tune_stopped(t))
             return err;
-        base = i ? base : score(t, &s->last);
-        s->gain[round] = base > 0 ? score(t, &s->last) / base : 0;
+        base = i ? base : tune_score(t, &s->last);
+        s->gain[round] = base > 0 ? tune_score(t, &s->last) / base : 0;
         s->rounds = round + 1;
         if (!s->last.fps)
             snprintf(s->why, sizeof(s->why), "%s", s->last.why);
@@ -348,6 +461,15 @@ static int drop_half(struct tune *t)
         left += in(s);
     }
     return left;
+}
+
+// Whether the leader won all of its rounds against the command as given, or none.
+static bool decided(const struct tune *t)
+{
+    int best = leader(t), won = 0;
+    for (int r = 0; best > 0 && r < t->final[best].rounds; r++)
+        won += t->final[best].gain[r] > 1;
+    return best <= 0 || !won || won == t->final[best].rounds;
 }
 
 // The leader must pass the guard as it is: errors add up. Else the next one leads.
@@ -396,10 +518,17 @@ int tune_search(struct tune *t)
         err = measure_costs(t);
     if (err < 0 || !t->given.fps || !t->base.fps)
         return err;
-    predict(t);
+    struct tune_fit *f = calloc(1, sizeof(*f));
+    long n = 0;
+    if (!f)
+        return TACHY_ERR_NOMEM;
+    if (err == TACHY_OK)
+        err = explore(t, f, &n);
+    free(f);
     for (int r = 0; r < TUNE_ROUNDS && err == TACHY_OK && !tune_stopped(t); r++) {
-        err = play_round(t, r, r ? t->seconds : t->seconds / 2); // the first only sorts out the slow ones
-        if (err == TACHY_OK && drop_half(t) <= 1 && r >= 1)
+        err = play_round(t, r);
+        int left = err == TACHY_OK ? drop_half(t) : 0;
+        if (r >= 1 && ((left <= 1 && decided(t)) || !in_time(t, n, 0, left + 1)))
             break;
     }
     if (err == TACHY_OK)

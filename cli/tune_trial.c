@@ -200,6 +200,7 @@ int tune_run(struct tune *t, const int *at, double seconds, struct tune_trial *o
     add_word_to(&w, "--output.file=%s", t->output);
     add_word_to(&w, "--run.time_limit=%g", seconds);
     add_values(t, at, &w);
+    double start = now_s();
     int err = run(t, &w, false, &status);
     if (err < 0)
         return err;
@@ -211,6 +212,7 @@ int tune_run(struct tune *t, const int *at, double seconds, struct tune_trial *o
         tune_last_line(t, out->why, sizeof(out->why));
     }
     json_decref(o);
+    out->wall_s = now_s() - start;
     return TACHY_OK;
 }
 

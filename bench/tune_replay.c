@@ -1,0 +1,268 @@
+// tune_replay TABLE... [--seeds N] [--check]: plays the search of `tachy tune` on stored workloads (bench/tune_workload) instead of
+// running them, with the noise of their repeated settings, and prints how good a setting it finds in which share of the time of
+// trying all, and how far the predictions are off. --check: exit status 1 unless each search finds 98 % in 10 % of the time and predicts 90 % of the
+// settings within 10 %.
+//
+// A setting's true rate is the mean of its later runs if it was repeated, else that of its one run: those that are repeated were
+// chosen by their first run, which so says too much. A setting that is not in the table fails.
+#include "../cli/tune.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SETTINGS = 2048, RUNS = 8, RATIOS = 1024 };
+static const double FOUND = 0.98, TIME = 0.1, NEAR = 0.1, PREDICTED = 0.9; // what must hold
+
+struct setting {
+    int at[TUNE_ROWS];
+    int n;
+    struct tune_trial run[RUNS];
+    double fps; // true
+};
+
+struct table {
+    struct tune t;
+    struct setting setting[SETTINGS];
+    int n, order[TUNE_ROWS][TUNE_VALUES]; // a row's value in the file for each of the search's
+    double ratio[RATIOS], best, all_s;    // of a run's rate to the true one; seconds of trying all
+    int n_ratios;
+    uint64_t rng;
+};
+
+static struct table *table; // that tune_run() reads
+
+static double luck(struct table *w)
+{
+    w->rng = w->rng * 6364136223846793005u + 1442695040888963407u;
+    return (double)(w->rng >> 40) / (1 << 24);
+}
+
+static struct setting *find(struct table *w, const int *at)
+{
+    for (int i = 0; i < w->n; i++)
+        if (!memcmp(w->setting[i].at, at, sizeof(w->setting[i].at)))
+            return &w->setting[i];
+    return NULL;
+}
+
+// What cli/tune_trial.c does by processes.
+bool tune_stopped(const struct tune *t) { return false; }
+
+const char *tune_measure(const struct tune_guard *g) { return "quality"; }
+
+int tune_judge(struct tune *t, const int *at, double *iou)
+{
+    *iou = 1;
+    return TACHY_OK;
+}
+
+// A shorter trial is noisier.
+int tune_run(struct tune *t, const int *at, double seconds, struct tune_trial *out)
+{
+    struct setting *s = find(table, at);
+    t->trials++;
+    if (!s) {
+        *out = (struct tune_trial){.why = "it was not measured"};
+        return TACHY_OK;
+    }
+    *out = s->run[(int)(luck(table) * s->n)];
+    double ratio = table->n_ratios ? table->ratio[(int)(luck(table) * table->n_ratios)] : 1;
+    out->fps = s->fps * pow(ratio, sqrt(t->seconds / seconds));
+    out->wall_s += seconds - t->seconds;
+    return TACHY_OK;
+}
+
+static double get(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+
+static void read_run(struct tune_trial *r, const json_t *o)
+{
+    const char *name;
+    json_t *v;
+    *r = (struct tune_trial){.fps = get(o, "fps"), .p99_ms = get(o, "p99_ms"), .memory_mib = get(o, "memory_mib"),
+                             .workers = (int)get(o, "workers"), .decoders = (int)get(o, "decoders"), .cores = (int)get(o, "cores"),
+                             .wall_s = get(o, "wall_s")};
+    r->cost = (struct tune_cost){.cpu_ms = get(o, "cpu_ms"), .memory_mib = r->memory_mib};
+    json_object_foreach(json_object_get(o, "steps"), name, v) {
+        double *part = !strcmp(name, "decode")   ? &r->cost.decode_ms
+                       : !strcmp(name, "model")  ? &r->cost.model_ms
+                       : !strcmp(name, "encode") ? &r->cost.write_ms
+                                                 : &r->cost.work_ms;
+        *part += json_number_value(v);
+    }
+}
+
+// What a user's command would have: a worker and decoder per core, else the first value of the file.
+static int own_value(const struct tune_row *r, const json_t *values, int cores)
+{
+    size_t i;
+    const json_t *v;
+    if (r->part == TUNE_WORKERS || r->part == TUNE_DECODERS)
+        json_array_foreach(values, i, v)
+            if (atoi(json_string_value(v)) == cores)
+                return (int)i;
+    return 0;
+}
+
+static bool read_rows(struct table *w, const json_t *o, int cores)
+{
+    size_t i;
+    const json_t *row;
+    json_array_foreach(json_object_get(o, "rows"), i, row) {
+        const char *key = json_string_value(json_object_get(row, "key"));
+        const json_t *values = json_object_get(row, "values");
+        if (!key || i == TUNE_ROWS || json_array_size(values) > TUNE_VALUES)
+            return false;
+        struct tune_row *r = &w->t.row[w->t.n_rows++];
+        *r = (struct tune_row){.option = tachy_option_lookup(key, NULL), .part = tune_part_of(key), .n = 1};
+        if (!r->option)
+            return false;
+        int own = own_value(r, values, cores);
+        w->order[i][0] = own;
+        for (int v = 0; v < (int)json_array_size(values); v++)
+            if (v != own) {
+                w->order[i][r->n] = v;
+                snprintf(r->value[r->n++], TUNE_TEXT, "%s", json_string_value(json_array_get(values, (size_t)v)));
+            }
+    }
+    return w->t.n_rows > 0;
+}
+
+static bool read_at(const struct table *w, const json_t *list, int *at)
+{
+    memset(at, 0, sizeof(int) * TUNE_ROWS);
+    for (int i = 0; i < w->t.n_rows; i++) {
+        int v = (int)json_integer_value(json_array_get(list, (size_t)i));
+        while (at[i] < w->t.row[i].n && w->order[i][at[i]] != v)
+            at[i]++;
+        if (at[i] == w->t.row[i].n)
+            return false;
+    }
+    return true;
+}
+
+static void finish(struct table *w)
+{
+    for (int i = 0; i < w->n; i++) {
+        struct setting *s = &w->setting[i];
+        int from = s->n > 2;
+        for (int k = from; k < s->n; k++)
+            s->fps += s->run[k].fps / (s->n - from);
+        for (int k = from; k < s->n && s->n - from > 1 && w->n_ratios < RATIOS; k++)
+            w->ratio[w->n_ratios++] = s->run[k].fps / s->fps;
+        w->best = fmax(w->best, s->fps);
+        w->all_s += s->run[0].wall_s;
+    }
+}
+
+static struct table *read_table(const char *path)
+{
+    json_t *o = json_load_file(path, 0, NULL), *runs = json_object_get(o, "runs");
+    struct table *w = calloc(1, sizeof(*w));
+    size_t i;
+    const json_t *r;
+    bool ok = w && o && read_rows(w, o, (int)get(json_array_get(runs, 0), "cores"));
+    json_array_foreach(runs, i, r) {
+        int at[TUNE_ROWS];
+        if (!ok || !(ok = read_at(w, json_object_get(r, "at"), at)) || !(get(r, "fps") > 0))
+            continue;
+        struct setting *s = find(w, at);
+        if (!s && w->n < SETTINGS) {
+            s = &w->setting[w->n++];
+            memcpy(s->at, at, sizeof(at));
+        }
+        if (s && s->n < RUNS)
+            read_run(&s->run[s->n++], r);
+    }
+    if (ok) {
+        finish(w);
+        w->t.seconds = get(o, "seconds");
+    }
+    json_decref(o);
+    if (ok)
+        return w;
+    fprintf(stderr, "tune_replay: %s: it is no table of bench/tune_workload\n", path);
+    free(w);
+    return NULL;
+}
+
+struct found {
+    double share, time, predicted; // of the best rate; of the time of trying all; settings predicted within 10 %
+};
+
+static struct found play(const struct table *of, struct table *w, uint64_t seed, struct cli *c)
+{
+    static struct tune_fit f;
+    *w = *of;
+    w->rng = seed * 2654435761u + 1;
+    w->t.c = c;
+    table = w;
+    luck(w);
+    struct found found = {0};
+    if (tune_search(&w->t) < 0)
+        return found;
+    const struct setting *s = find(w, w->t.final[w->t.best < 0 ? 0 : w->t.best].at);
+    double sd, near = 0;
+    tune_fit(&f, &w->t, tune_score);
+    for (int i = 0; i < w->n; i++)
+        near += fabs(exp(tune_expected(&w->t, &f, w->setting[i].at, &sd)) / w->setting[i].fps - 1) <= NEAR;
+    return (struct found){s ? s->fps / w->best : 0, w->t.spent_s / w->all_s, near / w->n};
+}
+
+static int by_size(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
+
+// Median and worst of a row; `high`: the worst is the largest.
+static double say(const char *name, double *v, int n, bool high)
+{
+    qsort(v, (size_t)n, sizeof(*v), by_size);
+    double worst = v[high ? n - 1 : 0];
+    printf("  %s %5.1f %% (worst %5.1f %%)", name, 100 * v[n / 2], 100 * worst);
+    return worst;
+}
+
+static bool replay(const char *path, int seeds, struct cli *c)
+{
+    struct table *of = read_table(path), *w = calloc(1, sizeof(*w));
+    double *v = calloc(3 * (size_t)seeds, sizeof(*v)), noise = 0;
+    bool ok = of && w && v;
+    for (int i = 0; ok && i < seeds; i++) {
+        struct found f = play(of, w, (uint64_t)i, c);
+        v[i] = f.share;
+        v[seeds + i] = f.time;
+        v[2 * seeds + i] = f.predicted;
+    }
+    for (int i = 0; ok && i < of->n_ratios; i++)
+        noise += (of->ratio[i] - 1) * (of->ratio[i] - 1) / of->n_ratios;
+    if (ok) {
+        printf("%s: %d settings, noise %.1f %%, %d trials\n", path, of->n, 100 * sqrt(noise), w->t.trials);
+        double found = say("of the best", v, seeds, false);
+        double time = say("of the time", v + seeds, seeds, true);
+        double near = say("predicted within 10 %", v + 2 * seeds, seeds, false);
+        printf("\n");
+        ok = found >= FOUND && time <= TIME && near >= PREDICTED;
+    }
+    free(v);
+    free(w);
+    free(of);
+    return ok;
+}
+
+int main(int argc, char **argv)
+{
+    struct cli c = {0};
+    int seeds = 50;
+    bool check = false, ok = tachy_settings_new(&c.settings, NULL) == TACHY_OK;
+    for (int i = 1; i < argc && ok; i++)
+        if (!strcmp(argv[i], "--seeds") && i + 1 < argc)
+            seeds = atoi(argv[++i]) > 0 ? atoi(argv[i]) : 1;
+        else if (!strcmp(argv[i], "--check"))
+            check = true;
+    bool hold = argc > 1;
+    for (int i = 1; i < argc && ok; i++)
+        if (!strcmp(argv[i], "--seeds"))
+            i++;
+        else if (strcmp(argv[i], "--check") != 0)
+            hold = replay(argv[i], seeds, &c) && hold;
+    tachy_settings_free(&c.settings);
+    return !ok || (check && !hold);
+}
