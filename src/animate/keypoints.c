@@ -121,7 +121,8 @@ int tachy_face_crop(struct tachy_face_crop *c, const tachy_face_points p, double
     return TACHY_OK;
 }
 
-float tachy_face_feather(float x, float y, float feather)
+// The share of the crop at a place in it, 0..1 from edge to edge: 1 but for the feathered edge.
+static float feather_at(float x, float y, float feather)
 {
     float edge = TACHY_MIN(TACHY_MIN(x, 1 - x), TACHY_MIN(y, 1 - y));
     float v = feather > 0 ? edge / feather : edge >= 0;
@@ -157,7 +158,7 @@ void tachy_face_paste(const struct tachy_face_paste *p, const struct tachy_face_
         for (int x = x0; x < x1; x++) {
             double px = (x + 0.5) / plane->scale_x - a[2], py = (y + 0.5) / plane->scale_y - a[5];
             float u = (float)((a[4] * px - a[1] * py) / det), v = (float)((a[0] * py - a[3] * px) / det), rgb[3];
-            float share = tachy_face_feather(u / (float)size, v / (float)size, p->feather);
+            float share = feather_at(u / (float)size, v / (float)size, p->feather);
             if (share <= 0)
                 continue;
             look(p, u - 0.5f, v - 0.5f, rgb);

@@ -44,5 +44,3 @@ struct tachy_face_paste {
     float feather; // share of the crop's width over which its edge fades
 };
 void tachy_face_paste(const struct tachy_face_paste *p, const struct tachy_face_plane *plane);
-// The share of the crop at a place in it, 0..1 from edge to edge: 1 but for the feathered edge.
-float tachy_face_feather(float x, float y, float feather);

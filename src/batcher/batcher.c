@@ -153,7 +153,8 @@ void tachy_batcher_space(tachy_batcher *b, int n)
         pthread_cond_signal(&b->space);
 }
 
-bool tachy_batcher_is_worker(const tachy_batcher *b)
+// Whether the calling thread is one of the workers.
+static bool is_worker(const tachy_batcher *b)
 {
     for (int i = 0; i < b->params.workers; i++)
         if (b->workers[i].running && pthread_equal(b->workers[i].self, pthread_self()))
@@ -191,7 +192,7 @@ static struct tachy_bq_slot *wait_for_slot(tachy_batcher *b, bool nonblocking, i
         if (s)
             return s;
         *err = TACHY_ERR_AGAIN;
-        if (nonblocking || tachy_batcher_is_worker(b)) {
+        if (nonblocking || is_worker(b)) {
             b->count.refused++;
             return NULL;
         }
@@ -363,7 +364,7 @@ int tachy_batcher_stop(tachy_batcher *b, enum tachy_stop_how how)
     note_cancelled(b, list);
     pthread_cond_broadcast(&b->work);
     pthread_cond_broadcast(&b->space);
-    bool own = tachy_batcher_is_worker(b);
+    bool own = is_worker(b);
     pthread_mutex_unlock(&b->lock);
     end_cancelled(b, list);
     if (own)

@@ -70,11 +70,9 @@ void tachy_batcher_tick(tachy_batcher *b);
 void tachy_batcher_wake(tachy_batcher *b);
 // `n` slots have become free.
 void tachy_batcher_space(tachy_batcher *b, int n);
-// True if the calling thread is one of the workers.
-bool tachy_batcher_is_worker(const tachy_batcher *b);
 // A thread leaves the batcher after having slept in it.
 void tachy_batcher_leave(tachy_batcher *b);
-// The four above: with the lock held.
+// The three above: with the lock held.
 
 struct batch *tachy_batch_new(const tachy_batcher *b); // NULL: out of memory
 void *tachy_batcher_worker(void *worker);              // a thread's main function

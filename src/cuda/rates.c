@@ -10,7 +10,7 @@ enum { REPEATS = 7, WARM_UP = 30, MATRIX = 8192 };
 static const size_t block_bytes = (size_t)16 << 20; // of random numbers, repeated
 static const size_t link_bytes = (size_t)64 << 20;
 
-const char *tachy_rate_name(enum tachy_rate r)
+static const char *rate_name(enum tachy_rate r)
 {
     static const char *const names[TACHY_RATE_COUNT] = {"fp16", "tf32"};
     return names[r];
@@ -238,7 +238,7 @@ static int measure_matmul(struct bench *x, enum tachy_rate rate, struct tachy_gp
         return err;
     if (free_bytes / 4 < 3 * bytes) {
         tachy_msg(x->log, TACHY_LOG_WARN, "%s: too little memory is free to measure matmul in %s",
-                  x->d->name, tachy_rate_name(rate));
+                  x->d->name, rate_name(rate));
         return TACHY_OK;
     }
     x->rate = rate;
@@ -300,7 +300,7 @@ bool tachy_gpu_rates_cached(struct tachy_gpu_rates *r, const struct tachy_device
         .to_device_bps = json_number_value(json_object_get(e, "to_device_bps")),
     };
     for (int i = 0; i < TACHY_RATE_COUNT; i++)
-        r->flops[i] = json_number_value(json_object_get(e, tachy_rate_name((enum tachy_rate)i)));
+        r->flops[i] = json_number_value(json_object_get(e, rate_name((enum tachy_rate)i)));
     json_decref(o);
     tachy_free(path);
     return r->copy_bps > 0 && r->to_host_bps > 0 && r->to_device_bps > 0;
@@ -316,7 +316,7 @@ static void write_cache(const struct tachy_gpu_rates *r, const struct tachy_devi
     json_object_set_new(e, "to_host_bps", json_real(r->to_host_bps));
     json_object_set_new(e, "to_device_bps", json_real(r->to_device_bps));
     for (int i = 0; i < TACHY_RATE_COUNT; i++)
-        json_object_set_new(e, tachy_rate_name((enum tachy_rate)i), json_real(r->flops[i]));
+        json_object_set_new(e, rate_name((enum tachy_rate)i), json_real(r->flops[i]));
     json_object_set_new(o, key, e);
     char *text = path ? json_dumps(o, JSON_INDENT(2)) : NULL;
     // Without a cache it is measured again the next time.

@@ -14,8 +14,6 @@ struct tachy_gpu_rates {
     double flops[TACHY_RATE_COUNT];
 };
 
-const char *tachy_rate_name(enum tachy_rate r); // "fp16", "tf32"
-
 // Reads what was measured earlier on a GPU of this name with this driver; false: nothing was.
 bool tachy_gpu_rates_cached(struct tachy_gpu_rates *r, const struct tachy_device *d);
 // Measures (about a second; the device should be idle) and stores the result in the user's cache folder,

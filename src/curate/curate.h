@@ -178,8 +178,6 @@ bool curate_stopped(const struct curate *c);
 
 // write.c: takes the records after the last level until the reader ends.
 int curate_write(struct curate *c);
-// The frame's line, without newline.
-void curate_line(struct tachy_text *t, const struct curate *c, const struct curate_record *r, bool keep);
 
 // picture.c: writes the frame's picture, if pictures are wanted, and names it in the record.
 int curate_picture(struct curate *c, struct curate_record *r);

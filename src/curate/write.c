@@ -8,7 +8,8 @@
 
 enum { LOOK_NS = 250 * 1000000 };
 
-void curate_line(struct tachy_text *t, const struct curate *c, const struct curate_record *r, bool keep)
+// The frame's line, without newline.
+static void put_line(struct tachy_text *t, const struct curate *c, const struct curate_record *r, bool keep)
 {
     const struct tachy_frame *f = &r->head;
     t->len = 0;
@@ -77,7 +78,7 @@ static int write_frame(struct writer *w, struct curate_record *r)
     int err = keep ? curate_picture(w->c, r) : TACHY_OK;
     if (err < 0)
         return err;
-    curate_line(&w->line, w->c, r, keep);
+    put_line(&w->line, w->c, r, keep);
     f->frames++;
     f->kept += keep;
     f->share = r->share;

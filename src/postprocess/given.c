@@ -12,7 +12,8 @@ static bool three_channels(const struct tachy_tensor *t, enum tachy_layout layou
     return mask_grid_of(&spec, t, g) && g->c == 3;
 }
 
-bool tachy_given_fits(const struct tachy_card *card, const struct tachy_tensor *fore)
+// Whether `fore` is a picture of three channels, float32 or float16, with the extents of the card's input.
+static bool fits(const struct tachy_card *card, const struct tachy_tensor *fore)
 {
     struct mask_grid g;
     return (fore->dtype == TACHY_F32 || fore->dtype == TACHY_F16) && three_channels(fore, card->out_layout, &g) &&
@@ -41,7 +42,7 @@ int tachy_given_from_tensors(const struct tachy_card *card, const struct tachy_t
                              const struct tachy_placement *pl, int rotation, bool flip, int16_t *to)
 {
     struct mask_grid f, p;
-    if (!tachy_given_fits(card, fore) || !three_channels(fore, card->out_layout, &f) ||
+    if (!fits(card, fore) || !three_channels(fore, card->out_layout, &f) ||
         !three_channels(picture, card->in.layout, &p) || p.w != f.w || p.h != f.h)
         return TACHY_ERR_MISMATCH;
     struct tachy_rect r = mask_cut((int)f.w, (int)f.h, pl);

@@ -13,8 +13,6 @@ struct tachy_given {
     struct tachy_rect region; // frame pixels that it covers, as stored
 };
 
-// True if `fore` has three channels, float32 or float16, and the extents of the card's input.
-bool tachy_given_fits(const struct tachy_card *card, const struct tachy_tensor *fore);
 // The extents of what is made of a picture at `pl` in the network's input.
 void tachy_given_size(const struct tachy_card *card, const struct tachy_placement *pl, int rotation, int *width, int *height);
 // From the network's colours (0..1, in the order of the card's channels) and its input, both of one picture: `to`, three planes

@@ -304,7 +304,8 @@ static int add(tachy_source *s, const AVPacket *packet)
     return err ? err : append(c, c->tail, packet, false);
 }
 
-int file_cut_read(tachy_source *s)
+// TACHY_ERR_EOF: there are no more.
+static int read_packet(tachy_source *s)
 {
     struct file *p = file_of(s);
     struct file_cut *c = &p->cut;
@@ -330,7 +331,7 @@ struct file_segment *file_cut_take(tachy_source *s, int64_t window_end, bool fre
     struct file_cut *c = &p->cut;
     while (!c->head && c->on && c->tail && !c->tail->whole && !c->past_end &&
            c->bytes < WAITING_MAX && c->tail->base + c->tail->nb_times < window_end)
-        if (file_cut_read(s))
+        if (read_packet(s))
             break;
     struct file_segment *g = c->head;
     if (!g || g->base >= window_end || (fresh && !g->fresh))
@@ -345,7 +346,7 @@ int file_cut_packet(tachy_source *s, struct file_segment *g, AVPacket *packet, b
     while (g->taken == g->nb) {
         if (g->whole)
             return TACHY_ERR_EOF;
-        int err = file_cut_read(s); // it is the last segment: it grows, or turns out whole
+        int err = read_packet(s); // it is the last segment: it grows, or turns out whole
         if (err && (err != TACHY_ERR_EOF || !g->whole))
             return err;
     }

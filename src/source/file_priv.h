@@ -287,8 +287,6 @@ int file_cut_open(tachy_source *s);
 void file_cut_close(struct file_cut *c);
 // No more cuts: one decoder does the rest.
 int file_cut_stop(tachy_source *s, const char *why);
-// Reads one packet; TACHY_ERR_EOF: there are no more.
-int file_cut_read(tachy_source *s);
 // The next segment for an idle lane if it begins before `window_end`, else NULL. `fresh`: only one that is independent
 // of earlier ones.
 struct file_segment *file_cut_take(tachy_source *s, int64_t window_end, bool fresh);

@@ -72,7 +72,6 @@ struct tachy_mask_line_item {
 };
 int tachy_mask_line(struct tachy_stage *st, tachy_composite *c, struct tachy_item *item, const struct tachy_refine *refine,
                     tachy_frame *alpha); // alpha: the line is of that picture; NULL: of the masks
-int tachy_mask_lines_open(struct tachy_stage *st, const tachy_settings *set);
 void tachy_mask_lines_item_close(void *item);
 // Seconds from the start of the stream.
 static inline double tachy_item_time(const tachy_task *t, const struct tachy_item *item)

@@ -53,7 +53,8 @@ int device_start(struct task_devices *d)
     return err;
 }
 
-struct task_device *device_pinned(struct task_devices *d) { return &d->list[TACHY_MAX(d->st->task->pinned, 0)]; }
+// For the light ratio: the device that tachy_task.pinned names, else the first.
+static struct task_device *pinned_device(struct task_devices *d) { return &d->list[TACHY_MAX(d->st->task->pinned, 0)]; }
 
 struct task_device *device_with(struct task_devices *d, int ordinal)
 {
@@ -157,7 +158,8 @@ static void worker_close(struct device_worker **worker)
     free(g);
 }
 
-int device_worker_on(struct device_set *set, struct task_device *device, struct device_worker **out)
+// The worker on that device, opened if it is not there yet.
+static int worker_on(struct device_set *set, struct task_device *device, struct device_worker **out)
 {
     int i = device_index(set->devices, device);
     int err = set->on[i] ? TACHY_OK : worker_open(&set->on[i], set, device);
@@ -170,7 +172,7 @@ int device_worker_on(struct device_set *set, struct task_device *device, struct 
 int device_set_open(struct device_set *set, struct task_devices *d)
 {
     set->devices = d;
-    return device_worker_on(set, d->list, &set->now);
+    return worker_on(set, d->list, &set->now);
 }
 
 void device_set_close(struct device_set *set)
@@ -227,10 +229,10 @@ int device_begin(struct device_set *set, struct tachy_item *item, struct task_de
     if (err < 0)
         return err;
     if (!device)
-        device = d->st->task->pinned >= 0 ? device_pinned(d) : preferred ? preferred : idlest(d);
+        device = d->st->task->pinned >= 0 ? pinned_device(d) : preferred ? preferred : idlest(d);
     atomic_fetch_add_explicit(&device->busy, 1, memory_order_relaxed);
     set->counted = device;
-    err = device_worker_on(set, device, &set->now);
+    err = worker_on(set, device, &set->now);
     di->at = set->now;
     return err;
 }
@@ -297,7 +299,7 @@ void device_run_where_it_is(struct device_set *set, struct tachy_stage *st, cons
         di->at = NULL;
         di->kind = 0;
         if (err[i] == TACHY_OK)
-            err[i] = device_worker_on(set, device, &di->at);
+            err[i] = worker_on(set, device, &di->at);
     }
     device_run(set, st, NULL, pieces, n, err, true, call);
 }
@@ -404,7 +406,7 @@ struct tachy_tensor device_picture(const struct tachy_tensor *first, int at)
 
 bool device_load(struct tachy_stage *st, void *worker, const struct tachy_item *item, struct tachy_stage_load *l)
 {
-    l->device = &device_pinned(st->task->devices)->gpu->device;
+    l->device = &pinned_device(st->task->devices)->gpu->device;
     l->stream = worker ? ((struct device_set *)worker)->now->stream : l->stream;
     l->computes = true;
     return true;

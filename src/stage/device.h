@@ -112,8 +112,6 @@ void device_close(struct task_devices *d);
 // pipeline. Afterwards the memory manager owns the devices' memory.
 bool device_starts_anew(const struct task_devices *d);
 int device_start(struct task_devices *d);
-// For the light ratio: the device that tachy_task.pinned names, else the first.
-struct task_device *device_pinned(struct task_devices *d);
 // The one with this ordinal of CUDA's; NULL: none of the task's.
 struct task_device *device_with(struct task_devices *d, int ordinal);
 // Items that a worker takes at once.
@@ -130,8 +128,6 @@ static inline struct device_item *device_item_of(const struct task_devices *d, c
 // The parts that stages keep are opened with it, in the task's order; `set` is zeroed. To be closed also on failure.
 int device_set_open(struct device_set *set, struct task_devices *d);
 void device_set_close(struct device_set *set);
-// The worker on that device, opened if it is not there yet.
-int device_worker_on(struct device_set *set, struct task_device *device, struct device_worker **out);
 
 // Finds the device of an item: the one that has its picture or, if that is on the host or gone, the one that last worked on
 // the item, else the task's first. TACHY_ERR_UNSUPPORTED, logged: the picture is on a device that is not the task's.

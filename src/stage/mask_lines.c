@@ -4,7 +4,7 @@
 
 // Mode json: a line for each frame.
 
-int tachy_mask_lines_open(struct tachy_stage *st, const tachy_settings *set)
+static int open(struct tachy_stage *st, const tachy_settings *set)
 {
     return tachy_composite_open_stage(st, set, true);
 }
@@ -50,7 +50,7 @@ const struct tachy_stage_ops tachy_stage_mask_lines = {
     .step = "composite",
     .priv_size = sizeof(struct tachy_composite_stage),
     .item_size = sizeof(struct tachy_mask_line_item),
-    .open = tachy_mask_lines_open,
+    .open = open,
     .start = tachy_composite_start,
     .worker_open = tachy_composite_worker_open,
     .worker_close = tachy_composite_worker_close,
