@@ -133,10 +133,10 @@ TACHY_API int tachy_engine_library(char **json, const char *library, const struc
 //   "plans": [{"nodes", "steps", "multiply_adds", "weights", "arena", "scratch": bytes, "layers":
 //   [[multiply-adds, bytes of operands and result], ...] of the nodes that compute, "graph": its text}]}.
 // Nodes are those of the model after ONNX Runtime's first passes, in an order in which they can run; nested graphs are
-// not listed. `after` selects the pass after which "graph" is printed, one line per node: NULL: not at all; "": the
-// last; "none": before the first; else the pass of this name. `p` is as for tachy_engine_open(); its provider and
-// `strict` are ignored. Free *json with tachy_free(); it is NULL on failure. TACHY_ERR_INVAL: no such pass, the log
-// lists the passes; else as tachy_engine_open(). Any thread.
+// not listed. `after` selects the pass after which "graph" is printed, one line per node: "": the last; "none": before
+// the first; else the pass of this name. `after` may be NULL: there is no "graph". `p` is as for tachy_engine_open();
+// its provider and `strict` are ignored. Free *json with tachy_free(); it is NULL on failure. TACHY_ERR_INVAL: no such
+// pass, the log lists the passes; else as tachy_engine_open(). Any thread.
 TACHY_API int tachy_engine_explain_sized(size_t p_size, char **json, const struct tachy_engine_params *p,
                                          const char *after);
 #define tachy_engine_explain(...) tachy_engine_explain_sized(sizeof(struct tachy_engine_params), __VA_ARGS__)

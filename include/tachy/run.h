@@ -199,8 +199,8 @@ TACHY_API int tachy_run_many_sized(size_t p_size, size_t all_size, const struct 
 #define tachy_run_many(...) \
     tachy_run_many_sized(sizeof(struct tachy_run_many_params), sizeof(struct tachy_summary), __VA_ARGS__)
 
-// The summary as the documented, stable JSON object (docs/segment.md). `context` is a JSON object whose members are
-// added; it may be NULL. Free with tachy_free().
+// The summary as the documented, stable JSON object (docs/segment.md). `context` may be NULL, or is a JSON object whose
+// members are added. Free with tachy_free().
 TACHY_API int tachy_summary_json_sized(size_t s_size, char **json, const struct tachy_summary *s,
                                        const char *context);
 #define tachy_summary_json(...) tachy_summary_json_sized(sizeof(struct tachy_summary), __VA_ARGS__)

@@ -99,8 +99,8 @@ typedef struct tachy_settings tachy_settings; // not thread-safe while it is cha
 TACHY_API int tachy_settings_new(tachy_settings **out, const struct tachy_log *log);
 TACHY_API void tachy_settings_free(tachy_settings **s);
 
-// Sets one value from text, checked against type, range and values. `origin` says where it comes from ("command line",
-// "my.yaml:12"); it is copied and may be NULL ("program"). TACHY_ERR_NOT_FOUND: the log suggests the nearest option;
+// Sets one value from text, checked against type, range and values. *origin says where it comes from ("command line",
+// "my.yaml:12") and is copied; `origin` may be NULL ("program"). TACHY_ERR_NOT_FOUND: the log suggests the nearest option;
 // TACHY_ERR_INVAL: the log gives the allowed values. `name`: path or command-line name. A later set wins; for lists it
 // adds one. Values set here have priority over every file. After a failure the old value stands. An option that is not
 // implemented yet is accepted with one warning. run.profile loads its preset (docs/config.md), which has lower priority

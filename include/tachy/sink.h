@@ -85,7 +85,7 @@ TACHY_API int tachy_sink_outputs(const tachy_sink *s, struct tachy_output_stats 
 // before the first write.
 TACHY_API int tachy_sink_start(tachy_sink *s, const struct tachy_video_info *info);
 
-// Writes one frame and the task's result for it. The one that the sink does not use may be NULL, but not both. The
+// Writes one frame and the task's result for it. `f` and `r` may be NULL if the sink does not use them, but not both. The
 // caller keeps its references. Frames must come in rising pts, with times within 4e9 seconds and valid contents (else
 // TACHY_ERR_INVAL, and the stream goes on). "null", "json" and "csv" take GPU frames, and so does a file that NVENC
 // encodes with on_gpu, from any GPU; other sinks return TACHY_ERR_UNSUPPORTED. A GPU frame's pixels must be complete:

@@ -53,8 +53,8 @@ struct tachy_store_gc { // entries to remove besides damaged and outdated ones; 
 };
 
 // Removes entries, and files that interrupted writers left behind at least an hour ago. Other files stay. `what` may be
-// NULL: as {0}. *entries and *bytes: what was removed; both pointers may be NULL. Returns as tachy_store_list();
-// TACHY_ERR_IO also if a file cannot be removed (the others still are).
+// NULL: as {0}. *entries and *bytes count what was removed; `entries` and `bytes` may be NULL. Returns as
+// tachy_store_list(); TACHY_ERR_IO also if a file cannot be removed (the others still are).
 TACHY_API int tachy_store_remove_sized(size_t p_size, size_t what_size, const struct tachy_store_params *p,
                                        const struct tachy_store_gc *what, int *entries, uint64_t *bytes);
 #define tachy_store_remove(...) \
