@@ -389,7 +389,7 @@ static void read_card(struct card_reader *r, struct card_doc *d)
     if (!strcmp(c->name, TACHY_MODEL_AUTO))
         card_bad(r, "name", "is \"auto\", by which --model chooses among others");
     c->title = card_text(r, root, "title", c->name);
-    card_ask(r, root, "task", "what does it find? segment: people; detect: boxes; classify: classes; track: points of a face; pose: points of a body; embed: vectors of faces; categorize: vectors as texts have; masks: masks of prompts; inpaint: what was behind a hole");
+    card_ask(r, root, "task", "what does it find? segment: people; detect: boxes; classify: classes; track, pose: points of faces, bodies; embed, categorize: vectors of faces, pictures; masks: masks of prompts; inpaint: what fills a hole");
     c->task = card_text(r, root, "task", NULL);
     c->network = card_text(r, root, "network", "");
     c->license = card_text(r, root, "license", "");

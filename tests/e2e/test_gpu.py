@@ -37,7 +37,7 @@ class Gpu(Case):
             self.assertIn("the CUDA driver (libcuda.so.1) was not found", p.stderr)
 
     def test_the_report_of_key_r_has_the_sensors(self):
-        endless = ("segment", "null:320x180@30,frames=10000000", "--focus", "off", "--mode", "mask", "-f", "null", "-")
+        endless = ("segment", "null:320x180@30,frames=10000000", "--focus", "off", "--mode", "mask", "--device", "cpu", "-f", "null", "-")
         for env, says in ((with_fakes(), r"GPU 0 Fake GPU.*: utilisation \d+ %, memory \d+ MiB, power \d+ W"), (WITHOUT, None)):
             t = Terminal(*endless, env=env, columns=160)
             t.expect(" fps")

@@ -73,7 +73,8 @@ class Node(ctypes.Structure):
 
 
 class Step(ctypes.Structure):
-    _fields_ = [("op", ctypes.c_char_p), ("name", ctypes.c_char_p), ("bytes", ctypes.c_size_t)]
+    _fields_ = [("op", ctypes.c_char_p), ("name", ctypes.c_char_p), ("bytes", ctypes.c_size_t),
+                ("multiply_adds", ctypes.c_int64), ("moved_bytes", ctypes.c_int64)]
 
 
 class Table(ctypes.Structure):
@@ -103,7 +104,7 @@ class Table(ctypes.Structure):
 
 def function_table():
     table = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
-    assert table.version == 9, "the structures above are those of another version"
+    assert table.version == 10, "the structures above are those of another version"
     return table
 
 
