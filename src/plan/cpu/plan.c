@@ -50,10 +50,14 @@ void plan_needs_scratch(struct tachy_cpu_plan *p, struct plan_step *s, size_t by
 // Labels the steps that have none yet as the node's. `cost`: the node's; NULL: none.
 static int add_labels(struct tachy_cpu_plan *p, enum tachy_plan_op op, const char *name, const struct tachy_layer_cost *cost)
 {
-    struct plan_label *l = realloc(p->labels, sizeof(*l) * (size_t)(p->nb_steps + 1));
-    if (!l)
-        return TACHY_ERR_NOMEM;
-    p->labels = l;
+    if (p->nb_steps > p->max_labels) {
+        struct plan_label *more = realloc(p->labels, sizeof(*more) * (size_t)p->max_steps);
+        if (!more)
+            return TACHY_ERR_NOMEM;
+        p->labels = more;
+        p->max_labels = p->max_steps;
+    }
+    struct plan_label *l = p->labels;
     while (p->nb_labels < p->nb_steps) {
         l[p->nb_labels] = (struct plan_label){.op = op, .name = tachy_asprintf("%s", name ? name : "")};
         if (!l[p->nb_labels++].name)

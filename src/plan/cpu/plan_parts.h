@@ -167,7 +167,7 @@ struct tachy_cpu_plan {
     struct plan_step *steps;
     int nb_steps, max_steps;
     struct plan_label *labels; // one per step
-    int nb_labels;
+    int nb_labels, max_labels;
     float *weights;
     size_t nb_weights, max_weights; // floats
     struct plan_packed **packed; // shared with other plans, each once
