@@ -326,8 +326,10 @@ static int check_all(const tachy_engine *e, const struct tachy_tensor in[],
         err = check_tensor(e, "input", &e->in[i], e->fixed ? &e->fixed_in[i] : &e->in[i].spec,
                            &in[i]);
     for (int i = 0; i < e->n_out && !err; i++) {
-        const struct tachy_tensor want = e->fixed ? e->fixed_out[i] : any_extents(e, &e->out[i]);
-        err = check_tensor(e, "output", &e->out[i], &want, &out[i]);
+        struct tachy_tensor any;
+        if (!e->fixed)
+            any = any_extents(e, &e->out[i]);
+        err = check_tensor(e, "output", &e->out[i], e->fixed ? &e->fixed_out[i] : &any, &out[i]);
     }
     return err;
 }
