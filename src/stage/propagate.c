@@ -31,10 +31,9 @@ struct worker {
     struct tachy_net_worker finder;
     struct tachy_regions found;
     struct mask_axes axes;
-    int width, height;   // of the frame that these are for
-    float *turned, *row; // a map as stored; a row of one
-    int32_t *scratch;
-    struct state own;    // if no stream is at hand: a run of one worker's items
+    int width, height; // of the frame that these are for
+    struct mask_map map;
+    struct state own; // if no stream is at hand: a run of one worker's items
 };
 
 // ---- The task's
@@ -126,24 +125,16 @@ static int state_load(void *state, const void *data, size_t size)
 
 // ---- Workers
 
-static void close_axes(struct worker *w)
-{
-    tachy_logits_axis_close(&w->axes.x);
-    tachy_logits_axis_close(&w->axes.y);
-    w->width = w->height = 0;
-}
-
 static void worker_close(void *worker)
 {
     struct worker *w = worker;
-    void *own[] = {w->turned, w->row, w->scratch, w};
     memory_nets_close(&w->nets);
     tachy_net_worker_close(&w->finder);
     tachy_regions_free(&w->found);
     memory_bank_close(&w->own.bank);
-    close_axes(w);
-    for (size_t i = 0; i < TACHY_ARRAY_SIZE(own); i++)
-        free(own[i]);
+    mask_axes_close(&w->axes);
+    mask_map_close(&w->map);
+    free(w);
 }
 
 static int open_networks(struct propagate *p, struct worker *w)
@@ -162,13 +153,8 @@ static int worker_open(struct tachy_stage *st, int batch, void **worker)
 {
     struct worker *w = *worker = calloc(1, sizeof(*w));
     int err = w ? open_networks(tachy_stage_priv(st), w) : TACHY_ERR_NOMEM;
-    if (err == TACHY_OK) {
-        size_t width = (size_t)w->nets.width, height = (size_t)w->nets.height;
-        w->turned = malloc(width * height * sizeof(*w->turned));
-        w->row = malloc(TACHY_MAX(width, height) * sizeof(*w->row));
-        w->scratch = malloc(2 * width * height * sizeof(*w->scratch));
-        err = w->turned && w->row && w->scratch ? TACHY_OK : TACHY_ERR_NOMEM;
-    }
+    if (err == TACHY_OK)
+        err = mask_map_open(&w->map, w->nets.width, w->nets.height);
     if (err < 0 && w) {
         worker_close(w);
         *worker = NULL;
@@ -191,13 +177,10 @@ struct frame {
 
 static int make_axes(struct worker *w, const struct prompts_picture *in)
 {
-    bool side = in->rotation == 90 || in->rotation == 270;
     if (w->width == in->width && w->height == in->height)
         return TACHY_OK;
-    close_axes(w);
-    int err = tachy_logits_axis_open(&w->axes.x, side ? w->nets.height : w->nets.width, in->width);
-    if (err == TACHY_OK)
-        err = tachy_logits_axis_open(&w->axes.y, side ? w->nets.width : w->nets.height, in->height);
+    mask_axes_close(&w->axes);
+    int err = mask_axes_open(&w->axes, &w->map, in->rotation, in->width, in->height);
     w->width = err < 0 ? 0 : in->width;
     w->height = in->height;
     return err;
@@ -221,17 +204,12 @@ static int add(struct frame *f, int thing, int i)
     struct mask_found m = {.part = {0, 0, f->picture.width, f->picture.height}, .score = n->score[i]};
     if (!(n->presence[i] > 0))
         return TACHY_OK;
-    m.at = (struct tachy_logits){.v = w->turned, .width = w->axes.x.from, .height = w->axes.y.from};
-    tachy_logits_turn(w->turned, n->mask + (ptrdiff_t)i * n->width * n->height, n->width, n->height, f->picture.rotation, f->picture.flip);
-    if (f->p->mend)
-        tachy_logits_mend(w->turned, m.at.width, m.at.height, f->p->mend, w->scratch);
-    tachy_logits_count(&m.at, &w->axes.x, &w->axes.y, f->p->offset, w->row, &m.c);
-    if (!m.c.mask)
+    if (!mask_map_count(&w->map, n->mask + (ptrdiff_t)i * n->width * n->height, &w->axes, f->picture.rotation, f->picture.flip, f->p->mend,
+                        f->p->offset, &m))
         return TACHY_OK;
-    m.stability = mask_stability(&m.c);
     if (f->begins)
         prompts_get(&f->p->prompts, &f->picture, &w->found, thing, &m.prompt);
-    struct tachy_region *r = mask_region_add(f->list, &m, &w->axes, w->row, 1 / (1 + exp(-(double)n->presence[i])));
+    struct tachy_region *r = mask_region_add(f->list, &m, &w->axes, &w->map, 1 / (1 + exp(-(double)n->presence[i])));
     if (!r)
         return TACHY_ERR_NOMEM;
     r->track = thing;

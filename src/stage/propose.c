@@ -44,8 +44,7 @@ struct worker {
     struct crop *crop;
     int nb_found, room, nb_crops;
     int width, height;  // of the frame that the crops are of
-    float *turned, *row; // a map as stored; a row of one
-    int32_t *scratch;
+    struct mask_map map;
     struct tachy_regions boxes;
     // For suppression, `room` of each.
     float (*box)[4], *score;
@@ -140,10 +139,8 @@ static void forget_found(struct worker *w, int from)
 
 static void close_crops(struct worker *w)
 {
-    for (int i = 0; i < w->nb_crops; i++) {
-        tachy_logits_axis_close(&w->crop[i].axes.x);
-        tachy_logits_axis_close(&w->crop[i].axes.y);
-    }
+    for (int i = 0; i < w->nb_crops; i++)
+        mask_axes_close(&w->crop[i].axes);
     free(w->crop);
     w->crop = NULL;
     w->nb_crops = 0;
@@ -158,7 +155,8 @@ static void worker_close(void *worker)
     tachy_net_worker_close(&w->encoder);
     tachy_net_worker_close(&w->finder);
     tachy_regions_free(&w->boxes);
-    void *own[] = {w->found, w->sorted, w->turned, w->row, w->scratch, w->box, w->score, w->kept, w->order, w};
+    mask_map_close(&w->map);
+    void *own[] = {w->found, w->sorted, w->box, w->score, w->kept, w->order, w};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(own); i++)
         free(own[i]);
 }
@@ -179,13 +177,8 @@ static int worker_open(struct tachy_stage *st, int batch, void **worker)
 {
     struct worker *w = *worker = calloc(1, sizeof(*w));
     int err = w ? open_networks(tachy_stage_priv(st), w) : TACHY_ERR_NOMEM;
-    if (err == TACHY_OK) {
-        size_t size = (size_t)w->prompter.width * (size_t)w->prompter.height;
-        w->turned = malloc(size * sizeof(*w->turned));
-        w->row = malloc((size_t)TACHY_MAX(w->prompter.width, w->prompter.height) * sizeof(*w->row));
-        w->scratch = malloc(2 * size * sizeof(*w->scratch));
-        err = w->turned && w->row && w->scratch ? TACHY_OK : TACHY_ERR_NOMEM;
-    }
+    if (err == TACHY_OK)
+        err = mask_map_open(&w->map, w->prompter.width, w->prompter.height);
     if (err < 0 && w) {
         worker_close(w);
         *worker = NULL;
@@ -223,12 +216,10 @@ static int add_crop(struct propose *p, struct worker *w, struct tachy_rect r, in
     struct crop *more = realloc(w->crop, ((size_t)w->nb_crops + 1) * sizeof(*more));
     if (!more)
         return TACHY_ERR_NOMEM;
-    bool side = p->rotation == 90 || p->rotation == 270;
     w->crop = more;
     struct crop *c = &w->crop[w->nb_crops++];
     *c = (struct crop){.r = r, .layer = layer};
-    int err = tachy_logits_axis_open(&c->axes.x, side ? w->prompter.height : w->prompter.width, r.w);
-    return err < 0 ? err : tachy_logits_axis_open(&c->axes.y, side ? w->prompter.width : w->prompter.height, r.h);
+    return mask_axes_open(&c->axes, &w->map, p->rotation, r.w, r.h);
 }
 
 static int add_layer(struct propose *p, struct worker *w, int layer)
@@ -296,12 +287,13 @@ static bool is_cut(const struct worker *w, const struct crop *c, const struct ta
     return cut;
 }
 
-static int keep(struct worker *w, const struct tachy_logits *map, const struct crop *c, const struct found *like)
+static int keep(struct worker *w, const struct crop *c, const struct found *like)
 {
     int err = make_room(w);
     if (err < 0)
         return err;
     struct found *f = &w->found[w->nb_found];
+    const struct tachy_logits *map = &like->is.at;
     *f = *like;
     struct tachy_logits *at = &f->is.at;
     *at = tachy_logits_needed(&f->is.c, &c->axes.x, &c->axes.y);
@@ -320,21 +312,14 @@ static int keep(struct worker *w, const struct tachy_logits *map, const struct c
 static int judge(const struct propose *p, struct worker *w, int crop, const struct prompt *a, const float *mask, float score)
 {
     const struct crop *c = &w->crop[crop];
-    const struct prompter *n = &w->prompter;
     if (!p->prompts.asked && p->good > 0 && !(score > p->good))
         return TACHY_OK;
-    const struct tachy_logits map = {.v = w->turned, .width = c->axes.x.from, .height = c->axes.y.from};
-    tachy_logits_turn(w->turned, mask, n->width, n->height, p->rotation, p->flip);
-    if (p->mend)
-        tachy_logits_mend(w->turned, map.width, map.height, p->mend, w->scratch);
     struct found f = {.is = {.part = c->r, .score = score, .prompt = *a}, .crop = crop};
-    tachy_logits_count(&map, &c->axes.x, &c->axes.y, p->offset, w->row, &f.is.c);
-    if (!f.is.c.mask)
+    if (!mask_map_count(&w->map, mask, &c->axes, p->rotation, p->flip, p->mend, p->offset, &f.is))
         return TACHY_OK;
-    f.is.stability = mask_stability(&f.is.c);
     if (!p->prompts.asked && (f.is.stability < p->stable || is_cut(w, c, &f.is.c)))
         return TACHY_OK;
-    return keep(w, &map, c, &f);
+    return keep(w, c, &f);
 }
 
 // Of a grid all masks of a prompt, else the best.
@@ -426,7 +411,7 @@ static int propose(struct tachy_stage *st, struct worker *w, struct tachy_item *
     if (err == TACHY_OK && w->nb_crops > 1)
         suppress(w, 0, true, p->same_crops);
     for (int i = 0; i < w->nb_found && err == TACHY_OK; i++)
-        err = mask_region_add(list, &w->found[i].is, &w->crop[w->found[i].crop].axes, w->row, NAN) ? TACHY_OK : TACHY_ERR_NOMEM;
+        err = mask_region_add(list, &w->found[i].is, &w->crop[w->found[i].crop].axes, &w->map, NAN) ? TACHY_OK : TACHY_ERR_NOMEM;
     atomic_fetch_add_explicit(&st->task->model[TACHY_INFER_FULL].runs, w->nb_crops, memory_order_relaxed);
     forget_found(w, 0);
     item->result.regions = list->v;
