@@ -13,8 +13,9 @@
 #include <tachy/sink.h>
 #include <tachy/source.h>
 
-// Whether the mouths that track has found move as the sound says (sync/sync.h), as lines of text: one per window, and a summary
-// after the last frame. Either their opening is compared, or two networks look (stage/lips.h). The frame after the one in hand tells that it is not the last.
+// Compares the mouths that track has found with the sound (sync/sync.h), as lines of text: one per window, and a summary after the
+// last frame. Either their opening is compared, or two networks look (stage/lips.h). A stage that sees the next frame knows that
+// this one is not the last.
 
 enum { WINDOW = 10 * TACHY_SYNC_RATE, HOP = TACHY_SYNC_RATE, LEAST = TACHY_SYNC_RATE };
 
@@ -85,7 +86,8 @@ struct match {
 
 // How mouths and sound are compared.
 struct form {
-    const char *fit; // key and column of how well they fit
+    const char *fit; // key of how well they fit
+    const char *columns;
     int (*see)(struct state *s, struct face *f, const tachy_frame *in, const struct tachy_region *r, double from, double to);
     int (*window)(const struct avsync *a, struct state *s, int n, struct match *m); // in the n values from s->first on
     void (*all)(const struct state *s, double end, struct match *m);
@@ -275,6 +277,16 @@ static void forget_lips(const struct state *s, struct face *f) { lips_forget(&f-
 
 // ---- Windows
 
+// True if no face was taken yet, or if this one fits better than that of `m`: then it is taken.
+static bool take_best(struct match *m, const struct face *f, struct tachy_sync_peak peak)
+{
+    if (m->face && !(peak.confidence > m->peak.confidence))
+        return false;
+    m->face = f;
+    m->peak = peak;
+    return true;
+}
+
 // The face whose mouth fits best in the n values from s->first on.
 static int match_openings(const struct avsync *a, struct state *s, int n, struct match *m)
 {
@@ -290,12 +302,8 @@ static int match_openings(const struct avsync *a, struct state *s, int n, struct
         if (!seen)
             continue;
         tachy_sync_curve(&a->heard, mouth, s->first, n, curve);
-        struct tachy_sync_peak peak = tachy_sync_peak(curve, (double)n / TACHY_SYNC_RATE);
-        if (!m->face || peak.confidence > m->peak.confidence) {
-            m->face = f;
-            m->peak = peak;
+        if (take_best(m, f, tachy_sync_peak(curve, (double)n / TACHY_SYNC_RATE)))
             memcpy(best, curve, sizeof(best));
-        }
         for (int k = 0; k < TACHY_SYNC_CURVE; k++)
             f->sum[k] += curve[k];
         f->windows++;
@@ -323,15 +331,6 @@ static void match_all_openings(const struct state *s, double end, struct match *
         }
 }
 
-// A face whose lips fit better than those of `m` is the one.
-static void take_best(struct match *m, const struct face *f, struct tachy_sync_peak peak)
-{
-    if (m->face && peak.confidence <= m->peak.confidence)
-        return;
-    m->face = f;
-    m->peak = peak;
-}
-
 static int match_lips(const struct avsync *a, struct state *s, int n, struct match *m)
 {
     struct tachy_sync_peak peak;
@@ -352,8 +351,10 @@ static void match_all_lips(const struct state *s, double end, struct match *m)
             take_best(m, &s->face[i], peak);
 }
 
-static const struct form openings = {"correlation", see_opening, match_openings, match_all_openings, forget_openings};
-static const struct form networks = {"distance", see_lips, match_lips, match_all_lips, forget_lips};
+#define COLUMNS(fit) "kind,from,to,offset_ms," fit ",confidence,face,speaks\n"
+static const struct form openings = {"correlation", COLUMNS("correlation"), see_opening, match_openings, match_all_openings,
+                                     forget_openings};
+static const struct form networks = {"distance", COLUMNS("distance"), see_lips, match_lips, match_all_lips, forget_lips};
 
 // ---- Text
 
@@ -367,9 +368,6 @@ static void add_json(const struct avsync *a, struct tachy_text *t, const struct 
         tachy_text_add(t, ",\"windows\":%lld", (long long)windows);
     tachy_text_add(t, ",\"speaks\":%s}", speaks ? "true" : "false");
 }
-
-static const char columns[] = "kind,from,to,offset_ms,correlation,confidence,face,speaks\n";
-static const char lips_columns[] = "kind,from,to,offset_ms,distance,confidence,face,speaks\n";
 
 static void add_csv(struct tachy_text *t, const struct match *m, bool speaks)
 {
@@ -513,7 +511,7 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
         err[0] = TACHY_ERR_NOMEM;
     item->result.json = a->json ? t->json.p : NULL;
     item->result.csv = a->csv ? t->csv.p : NULL;
-    item->result.csv_columns = !a->csv ? NULL : a->form == &networks ? lips_columns : columns;
+    item->result.csv_columns = a->csv ? a->form->columns : NULL;
 }
 
 static void item_close(void *item)
