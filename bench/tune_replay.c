@@ -46,7 +46,7 @@ static struct setting *find(struct table *w, const int *at)
     return NULL;
 }
 
-// What cli/tune_trial.c does by processes.
+// Replaces the processes of cli/tune_trial.c: a trial is a lookup in the table.
 bool tune_stopped(const struct tune *t) { return false; }
 
 const char *tune_measure(const struct tune_guard *g) { return "quality"; }
@@ -92,7 +92,7 @@ static void read_run(struct tune_trial *r, const json_t *o)
     }
 }
 
-// What a user's command would have: a worker and decoder per core, else the first value of the file.
+// The row's value in the command that the search starts from: one worker and one decoder per core, else the file's first value.
 static int own_value(const struct tune_row *r, const json_t *values, int cores)
 {
     size_t i;

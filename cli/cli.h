@@ -80,7 +80,7 @@ int cli_report(const struct cli *c, int err, char *json, char *text);
 // Whether `file` (may be NULL or "-") could be written: it is not there yet, or may be replaced. The sentence is left for
 // message_failed().
 int cli_check_free(const struct cli *c, const char *file);
-// The same of the file of run.json.
+// Checks the file of run.json in the same way.
 int cli_check_json(const struct cli *c);
 
 // Subcommands: the first argument of some verbs. One or two of the functions are set.

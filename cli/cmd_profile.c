@@ -162,7 +162,7 @@ static int describe(struct cli *c)
     return err;
 }
 
-// What one core of this machine can do at most, for a roofline of the operators. Without libtachy_ep.so it is not known.
+// The peak rate and memory bandwidth of one core, for the roofline of the operators. Unknown without libtachy_ep.so.
 static int describe_core(struct cli *c)
 {
     enum { IN_CACHE = 1 << 20, IN_MEMORY = 256 << 20 };

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// A separate thread waits for keys, so that they work even while a frame takes long. It uses only the control and does
+// A separate thread waits for keys, so that they work even during a slow frame. It uses only the control and does
 // not touch the run's threads.
 
 static struct {

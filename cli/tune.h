@@ -39,7 +39,7 @@ struct tune_trial {
     double need[TUNE_NEEDS];        // of a prediction: what each resource adds to a frame's time, raised to a power
 };
 
-// What a trial of the search gave.
+// The result of one trial.
 struct tune_seen {
     int at[TUNE_ROWS];
     double score, seconds; // 0: it failed; how long it ran
@@ -57,7 +57,7 @@ struct tune_setting {
     char why[96];               // it is out: why; "": it is not
 };
 
-// What the model does not know of a machine before trials say it; docs/tune.md has the formulas.
+// The constants of the model that the trials fit to the machine; docs/tune.md has the formulas.
 struct tune_constants {
     double sharp;  // exponent that joins the resources' needs
     double crowd;  // CPU time that each core's worth of threads over the cores adds, as a share

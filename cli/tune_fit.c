@@ -112,7 +112,7 @@ static double unlikely(const struct tune *t, double (*score)(const struct tune *
     return sum;
 }
 
-// What goes one after the other shows only once it limits, so the search starts from the best of several shares.
+// Serial work shows only once it is the limit, so the fit starts from the best of several serial shares.
 static double start(struct tune *t, double (*score)(const struct tune *t, const struct tune_trial *r))
 {
     static const double turns[] = {0.02, 0.15, 0.4, 1};
