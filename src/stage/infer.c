@@ -441,6 +441,13 @@ static void keep_outputs(const struct tachy_infer_net *net, const struct infer_t
     }
 }
 
+void infer_serve(struct infer_worker *w, struct tachy_infer *in)
+{
+    w->infer = in;
+    for (int i = 0; i < TACHY_INFER_SIZES; i++)
+        w->size[i].net = &in->net[i];
+}
+
 void infer_run_batch(struct infer_worker *w, const struct tachy_piece pieces[], int n, int err[])
 {
     struct infer_engine *e = &w->size[TACHY_INFER_FULL];
@@ -467,6 +474,7 @@ void infer_run_batch(struct infer_worker *w, const struct tachy_piece pieces[], 
 static void model_run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
     struct infer_worker *w = worker;
+    infer_serve(w, tachy_infer_of(st));
     if (w->batch)
         infer_run_batch(w, pieces, n, err);
     for (int i = 0; i < n && !w->batch; i++)

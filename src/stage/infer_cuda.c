@@ -281,6 +281,7 @@ static void model_run(struct tachy_stage *st, void *worker, void *state, const s
     struct infer_cuda_worker *w = worker;
     if (state && pieces[0].item->anew)
         reset(state, pieces[0].region);
+    infer_serve(&w->host, tachy_infer_of(st));
     if (w->host.batch)
         infer_run_batch(&w->host, pieces, n, err);
     else

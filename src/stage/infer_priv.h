@@ -71,6 +71,8 @@ int infer_model_open(struct tachy_stage *st, const tachy_settings *set);
 // `batch` as in worker_open(). To be closed also on failure.
 int infer_worker_open(struct tachy_infer *in, int batch, struct infer_worker *w);
 void infer_worker_close(struct infer_worker *w);
+// A batch's worker serves the streams of several tasks, of which the one that opened it may have gone: from now on this one's.
+void infer_serve(struct infer_worker *w, struct tachy_infer *in);
 // Runs the pieces of a batch, whose tensors are their items'.
 void infer_run_batch(struct infer_worker *w, const struct tachy_piece pieces[], int n, int err[]);
 // Counts the copies between host and device that the worker's engines have made since the last call.

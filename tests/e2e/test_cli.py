@@ -497,6 +497,12 @@ class Run(Case):
         for o in sums.values():  # the steps of each run are its own
             calls = {s["name"]: s["calls"] for s in o["steps"]}
             self.assertEqual((calls["preprocess"], calls["model"], calls["composite"]), (o["frames"],) * 3)
+        for n in "ac":
+            (self.tmp / "together" / f"{n}.mask.framemd5").unlink()
+        run(*common, "b.mp4", "a.mp4", "c.mp4", "-o", "together/", "--parallel", 2, "--batch", 4, "-y", cwd=self.tmp)  # b ends first
+        for n in clips:
+            self.assertEqual((self.tmp / "together" / f"{n}.mask.framemd5").read_text(),
+                             (self.tmp / "alone" / f"{n}.mask.framemd5").read_text())
         self.assertIn("--calibrate", fails(2, "segment", "--parallel", 2, "--calibrate", "a.mp4", "-f", "null",
                                            cwd=self.tmp))
 
