@@ -75,36 +75,46 @@ int tune_run(struct tune *t, const int *at, double seconds, struct tune_trial *o
 
 static double get(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
 
-static void read_run(struct tune_trial *r, const json_t *o)
-{
-    const char *name;
-    json_t *v;
-    *r = (struct tune_trial){.fps = get(o, "fps"), .p99_ms = get(o, "p99_ms"), .memory_mib = get(o, "memory_mib"),
-                             .workers = (int)get(o, "workers"), .decoders = (int)get(o, "decoders"), .cores = (int)get(o, "cores"),
-                             .wall_s = get(o, "wall_s")};
-    r->cost = (struct tune_cost){.cpu_ms = get(o, "cpu_ms"), .memory_mib = r->memory_mib};
-    json_object_foreach(json_object_get(o, "steps"), name, v) {
-        double *part = !strcmp(name, "decode")   ? &r->cost.decode_ms
-                       : !strcmp(name, "model")  ? &r->cost.model_ms
-                       : !strcmp(name, "encode") ? &r->cost.write_ms
-                                                 : &r->cost.work_ms;
-        *part += json_number_value(v);
-    }
-}
-
-// The row's value in the command that the search starts from: one worker and one decoder per core, else the file's first value.
-static int own_value(const struct tune_row *r, const json_t *values, int cores)
+static double column(const json_t *columns, const json_t *run, const char *name)
 {
     size_t i;
-    const json_t *v;
-    if (r->part == TUNE_WORKERS || r->part == TUNE_DECODERS)
-        json_array_foreach(values, i, v)
-            if (atoi(json_string_value(v)) == cores)
-                return (int)i;
+    const json_t *o;
+    json_array_foreach(columns, i, o)
+        if (!strcmp(json_string_value(o) ? json_string_value(o) : "", name))
+            return json_number_value(json_array_get(run, i + 1));
     return 0;
 }
 
-static bool read_rows(struct table *w, const json_t *o, int cores)
+// A run is the settings' values and then the columns.
+static void read_run(struct tune_trial *r, const json_t *k, const json_t *run)
+{
+    double mib = column(k, run, "memory_mib");
+    *r = (struct tune_trial){.fps = column(k, run, "fps"), .p99_ms = column(k, run, "p99_ms"), .memory_mib = mib,
+                             .workers = (int)column(k, run, "workers"), .decoders = (int)column(k, run, "decoders"),
+                             .cores = (int)column(k, run, "cores"), .wall_s = column(k, run, "wall_s")};
+    r->cost = (struct tune_cost){.decode_ms = column(k, run, "decode"), .work_ms = column(k, run, "work"),
+                                 .model_ms = column(k, run, "model"), .write_ms = column(k, run, "encode"),
+                                 .cpu_ms = column(k, run, "cpu_ms"), .memory_mib = mib};
+}
+
+// The row's value that is nearest to what the command has by itself; where that is not known, the first one.
+static int own_value(const json_t *values, double given)
+{
+    size_t i;
+    const json_t *v;
+    int best = 0;
+    double least = INFINITY;
+    json_array_foreach(values, i, v) {
+        double n = atof(json_string_value(v)), off = given > 0 && n > 0 ? fabs(log(n / given)) : INFINITY;
+        if (off < least) {
+            least = off;
+            best = (int)i;
+        }
+    }
+    return best;
+}
+
+static bool read_rows(struct table *w, const json_t *o)
 {
     size_t i;
     const json_t *row;
@@ -117,7 +127,7 @@ static bool read_rows(struct table *w, const json_t *o, int cores)
         *r = (struct tune_row){.option = tachy_option_lookup(key, NULL), .part = tune_part_of(key), .n = 1};
         if (!r->option)
             return false;
-        int own = own_value(r, values, cores);
+        int own = own_value(values, get(json_object_get(o, "given"), key));
         w->order[i][0] = own;
         for (int v = 0; v < (int)json_array_size(values); v++)
             if (v != own) {
@@ -157,14 +167,14 @@ static void finish(struct table *w)
 
 static struct table *read_table(const char *path)
 {
-    json_t *o = json_load_file(path, 0, NULL), *runs = json_object_get(o, "runs");
+    json_t *o = json_load_file(path, 0, NULL), *runs = json_object_get(o, "runs"), *columns = json_object_get(o, "columns");
     struct table *w = calloc(1, sizeof(*w));
     size_t i;
     const json_t *r;
-    bool ok = w && o && read_rows(w, o, (int)get(json_array_get(runs, 0), "cores"));
+    bool ok = w && o && columns && read_rows(w, o);
     json_array_foreach(runs, i, r) {
         int at[TUNE_ROWS];
-        if (!ok || !(ok = read_at(w, json_object_get(r, "at"), at)) || !(get(r, "fps") > 0))
+        if (!ok || !(ok = read_at(w, json_array_get(r, 0), at)) || !(column(columns, r, "fps") > 0))
             continue;
         struct setting *s = find(w, at);
         if (!s && w->n < SETTINGS) {
@@ -172,7 +182,7 @@ static struct table *read_table(const char *path)
             memcpy(s->at, at, sizeof(at));
         }
         if (s && s->n < RUNS)
-            read_run(&s->run[s->n++], r);
+            read_run(&s->run[s->n++], columns, r);
     }
     if (ok) {
         finish(w);

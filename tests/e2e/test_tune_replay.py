@@ -111,11 +111,13 @@ class Pipeline:
         return fps, each, self.cpu * sum(each.values()) / sum(self.busy.values())
 
 
+COLUMNS = ["fps", "p99_ms", "memory_mib", "wall_s", "workers", "decoders", "cores", "cpu_ms", "decode", "work", "model", "encode"]
+
+
 def record(at, setting, cost, result, noise):
     fps, steps, cpu = result
-    names = {"decode": "decode", "work": "preprocess", "model": "model", "sink": "encode"}
-    return {"at": at, "wall_s": 1.5, "fps": fps * noise, "p99_ms": 50, "memory_mib": 300, "workers": setting[WORKERS],
-            "decoders": setting[DECODERS], "cores": cost["cores"], "cpu_ms": cpu, "steps": {names[k]: v for k, v in steps.items()}}
+    return [at, fps * noise, 50, 300, 1.5, setting[WORKERS], setting[DECODERS], cost["cores"], cpu, steps["decode"], steps["work"],
+            steps["model"], steps["sink"]]
 
 
 def table(rows, cost, luck):
@@ -125,11 +127,12 @@ def table(rows, cost, luck):
         setting = {k: v[i] for (k, v), i in zip(rows.items(), at)}
         results[at] = setting, Pipeline(cost, setting).run()
         runs.append(record(at, setting, cost, results[at][1], luck.lognormvariate(0, NOISE)))
-    for r in sorted(runs, key=lambda r: -r["fps"])[:REPEATED]:
+    for at, *_ in sorted(runs, key=lambda r: -r[1])[:REPEATED]:
         noise = [luck.lognormvariate(0, NOISE) for _ in range(TIMES)]
-        runs += [record(r["at"], results[r["at"]][0], cost, results[r["at"]][1], n * TIMES / sum(noise)) for n in noise]
+        runs += [record(at, results[at][0], cost, results[at][1], n * TIMES / sum(noise)) for n in noise]
     names = [{"key": k, "values": [str(v) for v in vs]} for k, vs in rows.items()]
-    return {"kind": "tune_workload", "seconds": 1.0, "rows": names, "runs": runs}
+    return {"kind": "tune_workload", "version": 2, "seconds": 1.0, "rows": names, "given": {WORKERS: cost["cores"], DECODERS: cost["cores"]},
+            "columns": COLUMNS, "runs": runs}
 
 
 class Replay(Case):
