@@ -121,51 +121,33 @@ int tachy_face_crop(struct tachy_face_crop *c, const tachy_face_points p, double
     return TACHY_OK;
 }
 
-// The share of the crop at a place in it, 0..1 from edge to edge: 1 but for the feathered edge.
-static float feather_at(float x, float y, float feather)
-{
-    float edge = TACHY_MIN(TACHY_MIN(x, 1 - x), TACHY_MIN(y, 1 - y));
-    float v = feather > 0 ? edge / feather : edge >= 0;
-    return v <= 0 ? 0 : v >= 1 ? 1 : v * v * (3 - 2 * v);
-}
-
-// Between four neighbours, edges repeated; x and y are places of pixel centres.
-static void look(const struct tachy_face_paste *p, float x, float y, float rgb[3])
-{
-    int n = p->crop.size, x0 = (int)floorf(x), y0 = (int)floorf(y);
-    float fx = x - (float)x0, fy = y - (float)y0;
-    int left = TACHY_CLAMP(x0, 0, n - 1), right = TACHY_CLAMP(x0 + 1, 0, n - 1);
-    int top = TACHY_CLAMP(y0, 0, n - 1), bottom = TACHY_CLAMP(y0 + 1, 0, n - 1);
-    for (int c = 0; c < 3; c++) {
-        const float *v = p->rgb + (size_t)c * (size_t)n * (size_t)n, *a = v + (size_t)top * (size_t)n, *b = v + (size_t)bottom * (size_t)n;
-        rgb[c] = (a[left] * (1 - fx) + a[right] * fx) * (1 - fy) + (b[left] * (1 - fx) + b[right] * fx) * fy;
-    }
-}
-
-void tachy_face_paste(const struct tachy_face_paste *p, const struct tachy_face_plane *plane)
+void tachy_face_paste_how(struct tachy_paste *how, const struct tachy_face_paste *p, const struct tachy_face_plane *plane)
 {
     const double *a = p->crop.affine, det = a[0] * a[4] - a[1] * a[3], size = p->crop.size;
+    const double scale[2] = {plane->scale_x, plane->scale_y};
     double low[2] = {1e30, 1e30}, high[2] = {-1e30, -1e30};
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 2; k++) {
-            double v = (a[3 * k] * size * (i & 1) + a[3 * k + 1] * size * (i >> 1) + a[3 * k + 2]) * (k ? plane->scale_y : plane->scale_x);
+            double v = (a[3 * k] * size * (i & 1) + a[3 * k + 1] * size * (i >> 1) + a[3 * k + 2]) * scale[k];
             low[k] = TACHY_MIN(low[k], v);
             high[k] = TACHY_MAX(high[k], v);
         }
-    int x0 = (int)TACHY_CLAMP(floor(low[0]), 0, plane->width), x1 = (int)TACHY_CLAMP(ceil(high[0]), 0, plane->width);
-    int y0 = (int)TACHY_CLAMP(floor(low[1]), 0, plane->height), y1 = (int)TACHY_CLAMP(ceil(high[1]), 0, plane->height);
-    for (int y = y0; y < y1; y++)
-        for (int x = x0; x < x1; x++) {
-            double px = (x + 0.5) / plane->scale_x - a[2], py = (y + 0.5) / plane->scale_y - a[5];
-            float u = (float)((a[4] * px - a[1] * py) / det), v = (float)((a[0] * py - a[3] * px) / det), rgb[3];
-            float share = feather_at(u / (float)size, v / (float)size, p->feather);
-            if (share <= 0)
-                continue;
-            look(p, u - 0.5f, v - 0.5f, rgb);
-            float value = p->matrix[3];
-            for (int c = 0; c < 3; c++)
-                value += p->matrix[c] * TACHY_CLAMP(rgb[c], 0, 1);
-            uint8_t *to = plane->dst + y * plane->stride_dst + x;
-            *to = (uint8_t)(TACHY_CLAMP(*to + share * (value - *to), 0, 255) + 0.5f);
-        }
+    *how = (struct tachy_paste){
+        .u = {(float)(a[4] / det / scale[0]), (float)(-a[1] / det / scale[1]), (float)((a[1] * a[5] - a[4] * a[2]) / det)},
+        .v = {(float)(-a[3] / det / scale[0]), (float)(a[0] / det / scale[1]), (float)((a[3] * a[2] - a[0] * a[5]) / det)},
+        .feather = p->feather, .size = p->crop.size,
+        .x0 = (int)TACHY_CLAMP(floor(low[0]), 0, plane->width), .x1 = (int)TACHY_CLAMP(ceil(high[0]), 0, plane->width),
+        .y0 = (int)TACHY_CLAMP(floor(low[1]), 0, plane->height), .y1 = (int)TACHY_CLAMP(ceil(high[1]), 0, plane->height)};
+    memcpy(how->matrix, p->matrix, sizeof(how->matrix));
+}
+
+void tachy_face_paste(const struct tachy_face_paste *p, const float *rgb, const struct tachy_face_plane *plane)
+{
+    struct tachy_paste how;
+    tachy_face_paste_how(&how, p, plane);
+    for (int y = how.y0; y < how.y1; y++) {
+        uint8_t *row = plane->dst + y * plane->stride_dst;
+        for (int x = how.x0; x < how.x1; x++)
+            row[x] = tachy_ref_paste(&how, rgb, x, y, row[x]);
+    }
 }

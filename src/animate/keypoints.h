@@ -1,5 +1,6 @@
 #pragma once
 #include "animate/face.h"
+#include "ref/ref_paste.h"
 
 // Faces as networks of the LivePortrait family see them: keypoints that nobody named, their expression, and how the head is
 // turned (Guo et al., "LivePortrait: Efficient Portrait Animation with Stitching and Retargeting Control", 2024, equations 1 and 2).
@@ -35,12 +36,13 @@ struct tachy_face_crop {
 // its own width. TACHY_ERR_INVAL: the points are no face.
 int tachy_face_crop(struct tachy_face_crop *c, const tachy_face_points point, double grow, double up, int size);
 
-// Pastes a square picture of planar floats (3 x size x size, RGB from 0 to 1) over the plane `channel` 0..2 of a frame in
-// 8 bits; `matrix`: what RGB weighs in that plane, and a constant, for values 0..255.
+// How a square picture of RGB from 0 to 1 is pasted over a plane of a frame of bytes.
 struct tachy_face_paste {
-    const float *rgb;
     struct tachy_face_crop crop; // in luma pixels
-    float matrix[4];
-    float feather; // share of the crop's width over which its edge fades
+    float matrix[4];             // of struct tachy_paste
+    float feather;               // share of the crop's width over which its edge fades
 };
-void tachy_face_paste(const struct tachy_face_paste *p, const struct tachy_face_plane *plane);
+// `plane`: its size and scales; the pixels are not read.
+void tachy_face_paste_how(struct tachy_paste *how, const struct tachy_face_paste *p, const struct tachy_face_plane *plane);
+// rgb: 3 x size x size.
+void tachy_face_paste(const struct tachy_face_paste *p, const float *rgb, const struct tachy_face_plane *plane);

@@ -21,6 +21,7 @@
 #include "cuda/luma.h"
 #include "cuda/mesh.h"
 #include "cuda/nms.h"
+#include "cuda/paste.h"
 #include "cuda/preprocess.h"
 #include "cuda/prob.h"
 #include "cuda/refine.h"

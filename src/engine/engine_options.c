@@ -130,6 +130,7 @@ struct tachy_engine_params tachy_engine_setup_params(const struct tachy_engine_s
         .precision = e->precision,
         .device = e->device,
         .gpu = e->gpu,
+        .gpu_stream = e->gpu_stream,
         .deterministic = e->deterministic,
     };
 }

@@ -12,6 +12,7 @@ struct tachy_engine_setup {
     const char *precision; // as tachy_engine_params; static
     const char *device; // the same, with `gpu`: where engines without a stream run; not read from the settings
     int gpu;
+    void *gpu_stream;   // as tachy_engine_params; not read from the settings
     int threads, build_effort;
     bool strict, deterministic;
 };

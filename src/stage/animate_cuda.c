@@ -1,17 +1,17 @@
-#include "stage/animate.h"
 #include "stage/stages.h"
 
 #include "cuda/mem.h"
 #include "ref/ref_mesh.h"
 #include "stage/device_out.h"
+#include "stage/neural.h"
 
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-// The portrait painted on the device as the stage `drive` says. It is there once, for all workers; of a frame the mesh goes
-// there, and the picture comes to the host unless an encoder reads it on the device.
+// The portrait painted on the device as the stage `drive` says, or with what networks have made of its face. It is there once, for all
+// workers; of a frame the mesh goes there, and the picture comes to the host unless an encoder reads it on the device.
 
 // A portrait on a device.
 struct there {
@@ -146,17 +146,47 @@ static int send_mesh(struct device_group *p, const struct drive_item *of)
                                                                         g->stream), "a copy");
 }
 
+static int paint_mesh(struct device_group *p, const struct drive_item *of, const struct there *from, tachy_frame *surface)
+{
+    int err = send_mesh(p, of);
+    for (int chroma = 0; chroma < 2 && err == TACHY_OK; chroma++)
+        err = paint_planes(p, from, surface, chroma, of->mirrored);
+    return err;
+}
+
+// What networks have made, over the portrait.
+static int paste(struct device_group *p, const struct drive_item *of, const struct there *from, const void *made, int side,
+                 tachy_frame *surface)
+{
+    const struct neural *n = neural_of(p->st);
+    const tachy_frame *f = from->picture;
+    struct tachy_cuda_paste k = {.rgb = tachy_cu_address(made), .planes = 3};
+    for (int i = 0; i < 3; i++) {
+        const int width = i ? (f->width + 1) / 2 : f->width, height = i ? (f->height + 1) / 2 : f->height;
+        const struct tachy_face_plane plane = {.width = width, .height = height, .scale_x = i ? 0.5f : 1, .scale_y = i ? 0.5f : 1};
+        struct tachy_face_paste how;
+        int err = neural_paste(&how, n, of->portrait, side, i);
+        if (err < 0)
+            return err;
+        k.plane[i] = (struct tachy_cuda_paste_plane){
+            .src = tachy_cu_address(f->data[i]), .dst = tachy_cu_address(tachy_frame_writable(surface, i)) + (of->mirrored ? (size_t)width - 1 : 0),
+            .row_src = f->stride[i], .row_dst = surface->stride[i], .col_dst = of->mirrored ? -1 : 1, .width = width, .height = height};
+        tachy_face_paste_how(&k.plane[i].how, &how, &plane);
+    }
+    return device_failed(p->g, p->g->kernels->paste(&k, p->g->stream), "starting the kernel that pastes a picture");
+}
+
 static int paint(struct device_group *p, struct tachy_item *item, tachy_frame *surface)
 {
     const struct drive_item *of = tachy_stage_item(tachy_stage_before(p->st, "drive"), item);
     const struct there *from;
-    int err = bring(p, of->portrait, &from);
+    int side = 0, err = bring(p, of->portrait, &from);
+    const void *made = neural_made(p, item, &side);
     surface->color = of->portrait->picture->color;
+    if (err < 0)
+        return err;
     device_kernels(p->g);
-    if (err == TACHY_OK)
-        err = send_mesh(p, of);
-    for (int chroma = 0; chroma < 2 && err == TACHY_OK; chroma++)
-        err = paint_planes(p, from, surface, chroma, of->mirrored);
+    err = made ? paste(p, of, from, made, side, surface) : paint_mesh(p, of, from, surface);
     device_kernels_end(p->g, 2 * device_bytes(surface));
     return err;
 }

@@ -1,7 +1,9 @@
 #include "stage/device.h"
 
+#include "base/clock.h"
 #include "cuda/mem.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <tachy/gpu.h>
 
@@ -324,6 +326,22 @@ int device_follow(struct device_worker *g, cuda_stream to, cuda_stream from)
 {
     int err = device_failed(g, g->cu->event_record(g->arrived, from), "an event");
     return err < 0 ? err : device_failed(g, g->cu->stream_wait_event(to, g->arrived, 0), "an event");
+}
+
+enum { LOOK_NS = 200000, BETWEEN_NS = 2000 };
+
+// A sleeper is woken some 50 us late, so what takes a moment is looked for, as long as nobody else needs the core; not all the time,
+// since the driver lets one thread in at a time.
+int device_wait(struct device_worker *g, cuda_stream stream)
+{
+    int status = g->cu->event_record(g->done, stream);
+    if (status != CUDA_OK)
+        return device_failed(g, status, "an event");
+    uint64_t until = tachy_now_ns() + LOOK_NS;
+    while ((status = g->cu->event_query(g->done)) == CUDA_NOT_READY && tachy_now_ns() < until)
+        for (uint64_t next = tachy_now_ns() + BETWEEN_NS; tachy_now_ns() < next;)
+            sched_yield();
+    return device_failed(g, status == CUDA_NOT_READY ? g->cu->event_wait(g->done) : status, "a network's stages");
 }
 
 int device_come_after(struct device_group *p, cuda_stream from)

@@ -166,6 +166,8 @@ int device_keep_read(struct device_group *p, struct tachy_item *item);
 void device_let_go(struct device_group *p);
 // Makes later work on `to` wait for the work queued on `from`.
 int device_follow(struct device_worker *g, cuda_stream to, cuda_stream from);
+// Waits until the stream has done what it was given, which takes a moment: a network's stages.
+int device_wait(struct device_worker *g, cuda_stream stream);
 // Makes the worker's stream wait for `from`, once in a call.
 int device_come_after(struct device_group *p, cuda_stream from);
 // One of the pictures of a tensor like the first one.

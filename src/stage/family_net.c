@@ -1,26 +1,29 @@
 #include "stage/family_net.h"
 
+#include "engine/engine_ops.h"
+
 #include <string.h>
 
 void family_net_close(struct family_net *n)
 {
     for (int i = 0; i < n->nb_in; i++)
-        if (i != n->lent)
+        if (i != n->lent && n->in[i].mem != TACHY_DEVICE)
             tachy_tensor_free(&n->in[i]);
     for (int i = 0; i < n->nb_out; i++)
-        tachy_tensor_free(&n->out[i]);
+        if (n->out[i].mem != TACHY_DEVICE)
+            tachy_tensor_free(&n->out[i]);
     tachy_engine_close(&n->engine);
     *n = (struct family_net){.lent = -1};
 }
 
-static int take_io(struct tachy_tensor *t, const struct tachy_io *io, int n)
+static int take_io(struct tachy_tensor *t, const struct tachy_io *io, int n, bool there)
 {
     int err = TACHY_OK;
     for (int i = 0; i < n && err == TACHY_OK; i++) {
         t[i] = io[i].spec;
         for (int k = 0; k < t[i].rank; k++)
             t[i].shape[k] = t[i].shape[k] < 0 ? 1 : t[i].shape[k];
-        err = t[i].dtype == TACHY_F32 ? tachy_tensor_alloc(&t[i]) : TACHY_ERR_MISMATCH;
+        err = t[i].dtype != TACHY_F32 ? TACHY_ERR_MISMATCH : there ? TACHY_OK : tachy_tensor_alloc(&t[i]);
     }
     return err;
 }
@@ -38,9 +41,13 @@ int family_net_open(struct family_net *n, const struct tachy_family *f, enum tac
         return err;
     n->nb_in = tachy_engine_inputs(n->engine, &n->ins);
     n->nb_out = tachy_engine_outputs(n->engine, &n->outs);
-    err = take_io(n->in, n->ins, n->nb_in);
+    bool there = p.gpu_stream;
+    if (there && !tachy_engine_on_device(n->engine))
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "%s: provider %s does not run it on the GPU; leave --device cuda out, or use "
+                          "--provider tachy", n->file, tachy_engine_provider(n->engine));
+    err = take_io(n->in, n->ins, n->nb_in, there);
     if (err == TACHY_OK)
-        err = take_io(n->out, n->outs, n->nb_out);
+        err = take_io(n->out, n->outs, n->nb_out, there);
     return err == TACHY_ERR_MISMATCH ? tachy_fail(log, err, "%s: takes or gives other numbers than float32", n->file) : err;
 }
 

@@ -16,7 +16,8 @@ struct family_net {
 };
 
 // What the network leaves free of its shapes is 1. The family must outlive the network, which is to be closed also on failure.
-// TACHY_ERR_MISMATCH: it takes or gives other numbers than float32.
+// TACHY_ERR_MISMATCH: it takes or gives other numbers than float32. With setup->gpu_stream its tensors are to lie on that GPU, and
+// their memory is the caller's; TACHY_ERR_UNSUPPORTED: it does not run there.
 int family_net_open(struct family_net *n, const struct tachy_family *f, enum tachy_role role, const struct tachy_engine_setup *setup,
                     const struct tachy_log *log);
 void family_net_close(struct family_net *n);

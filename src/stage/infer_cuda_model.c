@@ -1,9 +1,7 @@
 #include "stage/infer_cuda.h"
 
-#include "base/clock.h"
 #include "engine/engine_ops.h"
 
-#include <sched.h>
 #include <stdlib.h>
 
 // A model that runs on devices. On each its engines work on one stream for all workers; a worker's stream and that
@@ -444,28 +442,12 @@ void infer_cuda_queue_models(struct device_group *p)
 
 // ---- To the host ----
 
-enum { LOOK_NS = 200000, BETWEEN_NS = 2000 };
-
-// Until the stream has done what it was given. A sleeper is woken some 50 us late, so what takes a moment is looked for, as
-// long as nobody else needs the core; not all the time, since the driver lets one thread in at a time.
-static int wait_for(struct device_worker *g, cuda_stream stream)
-{
-    int status = g->cu->event_record(g->done, stream);
-    if (status != CUDA_OK)
-        return device_failed(g, status, "an event");
-    uint64_t until = tachy_now_ns() + LOOK_NS;
-    while ((status = g->cu->event_query(g->done)) == CUDA_NOT_READY && tachy_now_ns() < until)
-        for (uint64_t next = tachy_now_ns() + BETWEEN_NS; tachy_now_ns() < next;)
-            sched_yield();
-    return device_failed(g, status == CUDA_NOT_READY ? g->cu->event_wait(g->done) : status, "a network's stages");
-}
-
 static int fetch(struct device_worker *g, const struct tachy_gpu_plane *planes, int n, cuda_stream stream)
 {
     device_copies(g);
     int err = tachy_gpu_copy(&g->gpu->device, planes, n, stream, false, g->task->log);
     device_copies_end(g);
-    return err < 0 ? err : wait_for(g, stream);
+    return err < 0 ? err : device_wait(g, stream);
 }
 
 int infer_cuda_fetch(struct device_worker *g, const struct tachy_tensor from[], void *const to[], int n)

@@ -1,7 +1,6 @@
-#include "animate/keypoints.h"
+#include "stage/neural.h"
+
 #include "base/ycbcr.h"
-#include "stage/animate.h"
-#include "stage/family_net.h"
 #include "stage/stages.h"
 #include "stage/track.h"
 
@@ -13,90 +12,93 @@
 // driver's face does, how it has moved since its rest (in order), and the picture that a generator makes of the portrait, pasted
 // over it. What the portraits' own pictures give is found once.
 
-struct look {
-    struct tachy_keypoints keys;
-    float placed[TACHY_KEYPOINTS][3];
-    float *features;
-};
-
-struct neural {
-    struct tachy_family family;
-    struct tachy_engine_setup setup;
-    struct drive *drive;
-    struct look look[ANIMATE_PORTRAITS];
-    int64_t features; // floats of a portrait
-    struct tachy_stage_dial dial; // 1: networks paint, 0: the mesh
-};
-
-struct neural_item {
-    bool on; // networks paint it
-    struct tachy_keypoints keys;
-    bool seen;
-    float placed[TACHY_KEYPOINTS][3]; // of the portrait
-};
-
 // ---- What a network sees of a face
 
-struct seer {
-    struct family_net net;
-    tachy_preprocess *preprocess;
-    int side;
-    int out[7];
-};
-
-static void seer_close(struct seer *s)
-{
-    family_net_close(&s->net);
-    tachy_preprocess_close(&s->preprocess);
-}
-
-static int seer_open(struct seer *s, const struct neural *of, enum tachy_role role, const struct tachy_log *log)
+int neural_seer_open(struct neural_seer *s, const struct neural *of, enum tachy_role role, const struct tachy_engine_setup *setup,
+                     const struct tachy_log *log)
 {
     static const char *const names[] = {"pitch", "yaw", "roll", "t", "exp", "scale", "kp"};
     static const int sizes[] = {TACHY_ANGLE_BINS, TACHY_ANGLE_BINS, TACHY_ANGLE_BINS, 3, 3 * TACHY_KEYPOINTS, 1, 3 * TACHY_KEYPOINTS};
-    s->preprocess = NULL;
-    int err = family_net_open(&s->net, &of->family, role, &of->setup, log);
+    int err = family_net_open(&s->net, &of->family, role, setup, log);
     if (err == TACHY_OK)
         err = family_net_in(&s->net, NULL, 0);
     if (err >= 0)
         err = s->side = family_net_side(&s->net, &s->net.in[0]);
-    for (int i = 0; i < 7 && err >= 0 && role == TACHY_ROLE_MOTION; i++)
+    for (int i = 0; i < NEURAL_SAID && err >= 0 && role == TACHY_ROLE_MOTION; i++)
         err = s->out[i] = family_net_out(&s->net, names[i], sizes[i]);
     if (err >= 0 && role == TACHY_ROLE_APPEARANCE)
         err = family_net_out(&s->net, NULL, 0);
-    return err < 0 ? err : tachy_preprocess_open(&s->preprocess, tachy_preprocess_params(
-        .width = s->side, .height = s->side, .layout = TACHY_NCHW, .scale = 1 / 255.f, .log = log));
+    return err < 0 ? err : TACHY_OK;
+}
+
+struct tachy_preprocess_params neural_preprocess(const struct neural_seer *s, const struct tachy_log *log)
+{
+    return (struct tachy_preprocess_params){.width = s->side, .height = s->side, .layout = TACHY_NCHW, .scale = 1 / 255.f, .log = log};
+}
+
+int neural_view(struct tachy_view *view, const tachy_face_points point, const struct tachy_family_crop *how, int side)
+{
+    struct tachy_face_crop crop;
+    int err = tachy_face_crop(&crop, point, how->grow, how->up, side);
+    if (err < 0)
+        return err;
+    *view = (struct tachy_view){.use_affine = true};
+    memcpy(view->affine, crop.affine, sizeof(view->affine));
+    return TACHY_OK;
+}
+
+void neural_read(struct tachy_keypoints *k, const float *const said[NEURAL_SAID])
+{
+    tachy_keypoints_turn(k, tachy_keypoints_angle(said[NEURAL_PITCH]), tachy_keypoints_angle(said[NEURAL_YAW]),
+                         tachy_keypoints_angle(said[NEURAL_ROLL]));
+    memcpy(k->shift, said[NEURAL_SHIFT], sizeof(k->shift));
+    memcpy(k->expression, said[NEURAL_EXPRESSION], sizeof(k->expression));
+    k->scale = said[NEURAL_SCALE][0];
+    memcpy(k->canonical, said[NEURAL_POINTS], sizeof(k->canonical));
+}
+
+// A network whose tensors are the host's, with the pass that makes its picture.
+struct seer {
+    struct neural_seer of;
+    tachy_preprocess *preprocess;
+};
+
+static void seer_close(struct seer *s)
+{
+    family_net_close(&s->of.net);
+    tachy_preprocess_close(&s->preprocess);
+}
+
+static int seer_open(struct seer *s, const struct neural *n, enum tachy_role role, const struct tachy_log *log)
+{
+    int err = neural_seer_open(&s->of, n, role, &n->setup, log);
+    const struct tachy_preprocess_params p = neural_preprocess(&s->of, log);
+    return err < 0 ? err : tachy_preprocess_open(&s->preprocess, &p);
 }
 
 static int seer_run(struct seer *s, const tachy_frame *f, const tachy_face_points point, const struct tachy_family_crop *how)
 {
-    struct tachy_face_crop crop;
-    struct tachy_view view = {.use_affine = true};
-    int err = tachy_face_crop(&crop, point, how->grow, how->up, s->side);
-    if (err < 0)
-        return err;
-    memcpy(view.affine, crop.affine, sizeof(view.affine));
-    err = tachy_preprocess_run(s->preprocess, f, &view, &s->net.in[0], NULL);
-    return err < 0 ? err : tachy_engine_run(s->net.engine, s->net.in, s->net.out);
+    struct tachy_view view;
+    int err = neural_view(&view, point, how, s->of.side);
+    if (err == TACHY_OK)
+        err = tachy_preprocess_run(s->preprocess, f, &view, &s->of.net.in[0], NULL);
+    return err < 0 ? err : tachy_engine_run(s->of.net.engine, s->of.net.in, s->of.net.out);
 }
-
-static const float *said(const struct seer *s, int i) { return s->net.out[s->out[i]].data; }
 
 static void read_keys(const struct seer *s, struct tachy_keypoints *k)
 {
-    tachy_keypoints_turn(k, tachy_keypoints_angle(said(s, 0)), tachy_keypoints_angle(said(s, 1)), tachy_keypoints_angle(said(s, 2)));
-    memcpy(k->shift, said(s, 3), sizeof(k->shift));
-    memcpy(k->expression, said(s, 4), sizeof(k->expression));
-    k->scale = said(s, 5)[0];
-    memcpy(k->canonical, said(s, 6), sizeof(k->canonical));
+    const float *said[NEURAL_SAID];
+    for (int i = 0; i < NEURAL_SAID; i++)
+        said[i] = s->of.net.out[s->of.out[i]].data;
+    neural_read(k, said);
 }
 
 // ---- The portraits, and the driver in each frame
 
 static int look_at(struct neural *n, struct seer seer[2], const struct animate_portrait *p)
 {
-    struct look *l = &n->look[p->number];
-    const struct tachy_tensor *features = &seer[0].net.out[0];
+    struct neural_look *l = &n->look[p->number];
+    const struct tachy_tensor *features = &seer[0].of.net.out[0];
     int err = seer_run(&seer[0], p->picture, p->face.point, &n->family.portrait);
     if (err == TACHY_OK)
         err = seer_run(&seer[1], p->picture, p->face.point, &n->family.portrait);
@@ -109,34 +111,15 @@ static int look_at(struct neural *n, struct seer seer[2], const struct animate_p
     return TACHY_OK;
 }
 
-// A text that the settings may not outlive; NULL: the provider's own.
-static const char *precision_named(const char *name)
+int neural_open(struct neural *n, struct tachy_stage *st, const tachy_settings *s)
 {
-    static const char *const names[] = {"fp32", "tf32", "fp16", "mixed"};
-    for (size_t i = 0; name && i < TACHY_ARRAY_SIZE(names); i++)
-        if (!strcmp(name, names[i]))
-            return names[i];
-    return NULL;
-}
-
-static int keypoints_open(struct tachy_stage *st, const tachy_settings *s)
-{
-    struct neural *n = tachy_stage_priv(st);
-    struct seer seer[2] = {{.net.lent = -1}, {.net.lent = -1}};
-    const char *card = tachy_settings_str(s, "animation.neural_card");
+    struct seer seer[2] = {{.of.net.lent = -1}, {.of.net.lent = -1}};
     n->dial.path = "animation.backend";
     atomic_store(&n->dial.value, !strcmp(tachy_settings_str(s, "animation.backend"), "neural"));
     st->dials = &n->dial;
     st->nb_dials = 1;
     n->drive = tachy_stage_priv(tachy_stage_before(st, "drive"));
-    int err = tachy_family_read(&n->family, card, "animate", st->task->log);
-    if (err == TACHY_OK)
-        err = tachy_engine_setup_read(&n->setup, s);
-    if (!strcmp(tachy_settings_str(s, "animation.neural_device"), "cuda")) {
-        n->setup.device = "cuda";
-        n->setup.gpu = (int)tachy_settings_int(s, "gpu.id");
-    }
-    n->setup.precision = precision_named(tachy_settings_str(s, "animation.neural_precision"));
+    int err = tachy_family_read(&n->family, tachy_settings_str(s, "animation.neural_card"), "animate", st->task->log);
     for (int i = 0; i < 2 && err == TACHY_OK; i++)
         err = seer_open(&seer[i], n, i ? TACHY_ROLE_MOTION : TACHY_ROLE_APPEARANCE, st->task->log);
     for (int i = 0; i < n->drive->nb && err == TACHY_OK; i++)
@@ -148,14 +131,46 @@ static int keypoints_open(struct tachy_stage *st, const tachy_settings *s)
     return err;
 }
 
-static void keypoints_close(struct tachy_stage *st)
+void neural_close(struct neural *n)
 {
-    struct neural *n = tachy_stage_priv(st);
     for (int i = 0; i < ANIMATE_PORTRAITS; i++)
         free(n->look[i].features);
     tachy_engine_setup_free(&n->setup);
     tachy_family_free(&n->family);
 }
+
+// A text that the settings may not outlive; NULL: the provider's own.
+static const char *precision_named(const char *name)
+{
+    static const char *const names[] = {"fp32", "tf32", "fp16", "mixed"};
+    for (size_t i = 0; name && i < TACHY_ARRAY_SIZE(names); i++)
+        if (!strcmp(name, names[i]))
+            return names[i];
+    return NULL;
+}
+
+int neural_read_setup(struct neural *n, const tachy_settings *s)
+{
+    int err = tachy_engine_setup_read(&n->setup, s);
+    const char *asked = precision_named(tachy_settings_str(s, "animation.neural_precision"));
+    bool there = !strcmp(tachy_settings_str(s, "gpu.device"), "cuda");
+    if (asked || !there) // --precision is that of networks whose frames are on a GPU
+        n->setup.precision = asked;
+    if (there || !strcmp(tachy_settings_str(s, "animation.neural_device"), "cuda")) {
+        n->setup.device = "cuda";
+        n->setup.gpu = (int)tachy_settings_int(s, "gpu.id");
+    }
+    return err;
+}
+
+static int keypoints_open(struct tachy_stage *st, const tachy_settings *s)
+{
+    struct neural *n = tachy_stage_priv(st);
+    int err = neural_read_setup(n, s);
+    return err < 0 ? err : neural_open(n, st, s);
+}
+
+static void keypoints_close(struct tachy_stage *st) { neural_close(tachy_stage_priv(st)); }
 
 static int keypoints_worker_open(struct tachy_stage *st, int batch, void **worker)
 {
@@ -175,21 +190,28 @@ static void keypoints_worker_close(void *worker)
     free(worker);
 }
 
+bool neural_wants(struct tachy_stage *st, const struct tachy_item *item, tachy_face_points point)
+{
+    const struct neural *of = tachy_stage_priv(st);
+    struct neural_item *to = tachy_stage_item(st, item);
+    const struct tachy_region *driver = drive_region(item);
+    const struct drive_item *rest = tachy_stage_item(tachy_stage_before(st, "drive"), item);
+    to->on = atomic_load(&of->dial.value) != 0;
+    to->seen = driver && (to->on || rest->rests);
+    if (to->seen)
+        track_face_points(driver, point);
+    return to->seen;
+}
+
 static void keypoints_run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
     struct neural *of = tachy_stage_priv(st);
-    const struct tachy_stage *drive = tachy_stage_before(st, "drive");
     for (int i = 0; i < n; i++) {
         const struct tachy_item *item = pieces[i].item;
-        struct neural_item *to = tachy_stage_item(st, pieces[i].item);
-        const struct tachy_region *driver = drive_region(item);
-        const struct drive_item *rest = tachy_stage_item(drive, item);
+        struct neural_item *to = tachy_stage_item(st, item);
         tachy_face_points point;
-        to->on = atomic_load(&of->dial.value) != 0;
-        to->seen = driver && (to->on || rest->rests);
-        if (!to->seen)
+        if (!neural_wants(st, item, point))
             continue;
-        track_face_points(driver, point);
         err[i] = seer_run(worker, item->in, point, &of->family.driver);
         if (err[i] == TACHY_ERR_INVAL) { // a face without extent
             to->seen = false;
@@ -228,7 +250,7 @@ static void relate_run(struct tachy_stage *st, void *worker, void *state, const 
     const struct neural *all = tachy_stage_priv(of);
     struct neural_item *item = tachy_stage_item(of, pieces[0].item);
     const struct drive_item *drive = tachy_stage_item(tachy_stage_before(st, "drive"), pieces[0].item);
-    const struct look *look = &all->look[drive->portrait->number];
+    const struct neural_look *look = &all->look[drive->portrait->number];
     struct relate_state none = {0}, *s = state ? state : &none;
     if (!item->on && !item->seen)
         return;
@@ -260,68 +282,67 @@ struct generate {
     tachy_frame_pool *pool;
 };
 
-struct generator {
-    struct family_net stitch, warp, make;
-    int feature, source, driving; // inputs of the network that warps
-    int side;
-};
-
-static struct neural *neural_of(const struct tachy_stage *st) { return tachy_stage_priv(tachy_stage_before(st, "keypoints")); }
-
-static void generate_worker_close(void *worker)
+void neural_maker_close(struct neural_maker *m)
 {
-    struct generator *g = worker;
-    family_net_close(&g->stitch);
-    family_net_close(&g->warp);
-    family_net_close(&g->make);
-    free(g);
+    family_net_close(&m->stitch);
+    family_net_close(&m->warp);
+    family_net_close(&m->make);
 }
 
 // The network that takes features and keypoints: the generator itself if the card names none that warps.
-static int open_warping(struct generator *g, const struct neural *n, struct family_net *net)
+static int open_warping(struct neural_maker *m, const struct neural *n)
 {
-    int err = g->feature = family_net_in(net, "feature_3d", n->features);
+    struct family_net *net = neural_warps(m);
+    int err = m->feature = family_net_in(net, "feature_3d", n->features);
     if (err >= 0)
-        err = g->source = family_net_in(net, "kp_source", 3 * TACHY_KEYPOINTS);
+        err = m->source = family_net_in(net, "kp_source", 3 * TACHY_KEYPOINTS);
     if (err >= 0)
-        err = g->driving = family_net_in(net, "kp_driving", 3 * TACHY_KEYPOINTS);
+        err = m->driving = family_net_in(net, "kp_driving", 3 * TACHY_KEYPOINTS);
     if (err < 0)
         return err;
-    tachy_tensor_free(&net->in[g->feature]); // it is a portrait's
-    net->lent = g->feature;
+    tachy_tensor_free(&net->in[m->feature]); // it is a portrait's
+    net->lent = m->feature;
     return TACHY_OK;
 }
 
-static int open_generator(struct generator *g, const struct neural *n, const struct tachy_log *log)
+int neural_maker_open(struct neural_maker *m, const struct neural *n, const struct tachy_engine_setup *setup,
+                      const struct tachy_engine_setup *host, const struct tachy_log *log)
 {
     bool stitches = n->family.file[TACHY_ROLE_STITCHING], warps = n->family.file[TACHY_ROLE_WARPING];
-    g->stitch.lent = g->warp.lent = g->make.lent = -1;
-    int err = stitches ? family_net_open(&g->stitch, &n->family, TACHY_ROLE_STITCHING, &n->setup, log) : TACHY_OK;
+    m->stitch.lent = m->warp.lent = m->make.lent = -1;
+    int err = stitches ? family_net_open(&m->stitch, &n->family, TACHY_ROLE_STITCHING, host, log) : TACHY_OK;
     if (err >= 0 && stitches)
-        err = family_net_in(&g->stitch, NULL, 6 * TACHY_KEYPOINTS);
+        err = family_net_in(&m->stitch, NULL, 6 * TACHY_KEYPOINTS);
     if (err >= 0 && stitches)
-        err = family_net_out(&g->stitch, NULL, 3 * TACHY_KEYPOINTS + 2);
+        err = family_net_out(&m->stitch, NULL, 3 * TACHY_KEYPOINTS + 2);
     if (err >= 0 && warps)
-        err = family_net_open(&g->warp, &n->family, TACHY_ROLE_WARPING, &n->setup, log);
+        err = family_net_open(&m->warp, &n->family, TACHY_ROLE_WARPING, setup, log);
     if (err >= 0)
-        err = family_net_open(&g->make, &n->family, TACHY_ROLE_GENERATOR, &n->setup, log);
+        err = family_net_open(&m->make, &n->family, TACHY_ROLE_GENERATOR, setup, log);
     if (err >= 0)
-        err = open_warping(g, n, warps ? &g->warp : &g->make);
+        err = open_warping(m, n);
     if (err >= 0 && warps)
-        err = family_net_out(&g->warp, NULL, 0);
+        err = family_net_out(&m->warp, NULL, 0);
     if (err >= 0 && warps)
-        err = family_net_in(&g->make, NULL, tachy_tensor_elements(&g->warp.out[0]));
+        err = family_net_in(&m->make, NULL, tachy_tensor_elements(&m->warp.out[0]));
     if (err >= 0)
-        err = g->side = family_net_side(&g->make, &g->make.out[0]);
+        err = m->side = family_net_side(&m->make, &m->make.out[0]);
     return err < 0 ? err : TACHY_OK;
+}
+
+static void generate_worker_close(void *worker)
+{
+    neural_maker_close(worker);
+    free(worker);
 }
 
 static int generate_worker_open(struct tachy_stage *st, int batch, void **worker)
 {
-    struct generator *g = *worker = calloc(1, sizeof(*g));
-    int err = g ? open_generator(g, neural_of(st), st->task->log) : TACHY_ERR_NOMEM;
-    if (err < 0 && g) {
-        generate_worker_close(g);
+    const struct neural *n = neural_of(st);
+    struct neural_maker *m = *worker = calloc(1, sizeof(*m));
+    int err = m ? neural_maker_open(m, n, &n->setup, &n->setup, st->task->log) : TACHY_ERR_NOMEM;
+    if (err < 0 && m) {
+        generate_worker_close(m);
         *worker = NULL;
     }
     return err;
@@ -344,65 +365,66 @@ static void generate_close(struct tachy_stage *st)
     tachy_frame_pool_close(&g->pool);
 }
 
-// What makes the driven keypoints fit the portrait's shoulders and neck.
-static int stitch(struct generator *g, const struct look *look, float at[TACHY_KEYPOINTS][3])
+int neural_stitch(struct neural_maker *m, const struct neural_look *look, float at[TACHY_KEYPOINTS][3])
 {
     enum { N = 3 * TACHY_KEYPOINTS };
-    float *in = g->stitch.engine ? g->stitch.in[0].data : NULL;
+    float *in = m->stitch.engine ? m->stitch.in[0].data : NULL;
     if (!in)
         return TACHY_OK;
     memcpy(in, look->placed, N * sizeof(*in));
     memcpy(in + N, at, N * sizeof(*in));
-    int err = tachy_engine_run(g->stitch.engine, g->stitch.in, g->stitch.out);
-    const float *by = g->stitch.out[0].data;
+    int err = tachy_engine_run(m->stitch.engine, m->stitch.in, m->stitch.out);
+    const float *by = m->stitch.out[0].data;
     for (int i = 0; i < TACHY_KEYPOINTS && err == TACHY_OK; i++)
         for (int k = 0; k < 3; k++)
             at[i][k] += by[3 * i + k] + (k < 2 ? by[N + k] : 0);
     return err;
 }
 
-static int make(struct generator *g, const struct look *look, float at[TACHY_KEYPOINTS][3])
+static int make(struct neural_maker *m, const struct neural_look *look, float at[TACHY_KEYPOINTS][3])
 {
-    struct family_net *warp = g->warp.engine ? &g->warp : &g->make;
-    int err = stitch(g, look, at);
-    warp->in[g->feature].data = look->features;
-    memcpy(warp->in[g->source].data, look->placed, sizeof(look->placed));
-    memcpy(warp->in[g->driving].data, at, sizeof(look->placed));
+    struct family_net *warp = neural_warps(m);
+    int err = neural_stitch(m, look, at);
+    warp->in[m->feature].data = look->features;
+    memcpy(warp->in[m->source].data, look->placed, sizeof(look->placed));
+    memcpy(warp->in[m->driving].data, at, sizeof(look->placed));
     if (err == TACHY_OK)
         err = tachy_engine_run(warp->engine, warp->in, warp->out);
-    if (err < 0 || warp == &g->make)
+    if (err < 0 || warp == &m->make)
         return err;
-    memcpy(g->make.in[0].data, warp->out[0].data, tachy_tensor_bytes(&warp->out[0]));
-    return tachy_engine_run(g->make.engine, g->make.in, g->make.out);
+    memcpy(m->make.in[0].data, warp->out[0].data, tachy_tensor_bytes(&warp->out[0]));
+    return tachy_engine_run(m->make.engine, m->make.in, m->make.out);
 }
 
-// What R, G and B from 0 to 1 weigh in a plane of 8 bits, and what is added.
-static void weigh(const tachy_frame *f, int plane, float matrix[4])
+int neural_paste(struct tachy_face_paste *p, const struct neural *n, const struct animate_portrait *portrait, int side, int i)
 {
+    const tachy_frame *f = portrait->picture;
     struct tachy_color c = tachy_color_resolve(f->color, f->format, f->width, f->height);
     double weight[4];
-    tachy_ycbcr_weights(c.matrix, 8, c.range == 2, plane, weight);
+    tachy_ycbcr_weights(c.matrix, 8, c.range == 2, i, weight);
     for (int k = 0; k < 4; k++)
-        matrix[k] = (float)weight[k];
+        p->matrix[k] = (float)weight[k];
+    p->feather = (float)n->family.feather;
+    return tachy_face_crop(&p->crop, portrait->face.point, n->family.portrait.grow, n->family.portrait.up, side);
 }
 
-static int paste(const struct generator *g, const struct neural *n, const struct drive_item *of, tachy_frame *out)
+static int paste(const struct neural_maker *m, const struct neural *n, const struct drive_item *of, tachy_frame *out)
 {
-    const struct animate_portrait *portrait = of->portrait;
-    const tachy_frame *from = portrait->picture;
-    struct tachy_face_paste p = {.rgb = g->make.out[0].data, .feather = (float)n->family.feather};
-    int err = tachy_face_crop(&p.crop, portrait->face.point, n->family.portrait.grow, n->family.portrait.up, g->side);
+    int err = TACHY_OK;
     for (int i = 0; i < 3 && err == TACHY_OK; i++) {
-        struct tachy_face_plane plane = animate_plane(from, out, i);
-        weigh(from, i, p.matrix);
-        tachy_face_paste(&p, &plane);
+        struct tachy_face_paste p;
+        struct tachy_face_plane plane = animate_plane(of->portrait->picture, out, i);
+        err = neural_paste(&p, n, of->portrait, m->side, i);
+        if (err < 0)
+            return err;
+        tachy_face_paste(&p, m->make.out[0].data, &plane);
         if (of->mirrored)
             animate_mirror(&plane);
     }
     return err;
 }
 
-static int generate(struct tachy_stage *st, struct generator *g, struct tachy_item *item)
+static int generate(struct tachy_stage *st, struct neural_maker *m, struct tachy_item *item)
 {
     const struct generate *own = tachy_stage_priv(st);
     const struct neural *n = neural_of(st);
@@ -410,13 +432,13 @@ static int generate(struct tachy_stage *st, struct generator *g, struct tachy_it
     struct neural_item *keys = tachy_stage_item(tachy_stage_before(st, "keypoints"), item);
     if (!keys->on)
         return TACHY_OK;
-    int err = make(g, &n->look[of->portrait->number], keys->placed);
+    int err = make(m, &n->look[of->portrait->number], keys->placed);
     if (err == TACHY_OK)
         err = tachy_frame_pool_get(own->pool, &item->out);
     if (err < 0)
         return err;
     animate_name(of, item);
-    return paste(g, n, of, item->out);
+    return paste(m, n, of, item->out);
 }
 
 static void generate_run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])

@@ -21,6 +21,7 @@ extern const struct tachy_stage_ops tachy_stage_landmarks;
 // Neural stages before animate, which leaves the items that they paint alone: they find the driver's keypoints, relate
 // its motion to the portrait, and generate the picture (neural.c). Setting: animation.backend.
 extern const struct tachy_stage_ops tachy_stage_keypoints, tachy_stage_relate, tachy_stage_generate;
+extern const struct tachy_stage_ops tachy_stage_keypoints_cuda, tachy_stage_generate_cuda; // neural_cuda.c
 // Quality of a frame, as named values (measure/quality.h). Settings: quality.*.
 extern const struct tachy_stage_ops tachy_stage_quality;
 // Lighting of a frame, as named values (measure/light.h); after track, for the faces.

@@ -22,9 +22,15 @@ static const struct tachy_task_stage spoken[] = {
 
 // Either networks or the mesh paint: that can change during a run.
 static const struct tachy_task_stage both[] = {
-    {&tachy_stage_track, NULL},     {&tachy_stage_calm, NULL},    {&tachy_stage_values, NULL},
-    {&tachy_stage_drive, NULL},     {&tachy_stage_keypoints, NULL}, {&tachy_stage_relate, NULL},
-    {&tachy_stage_generate, NULL},  {&tachy_stage_animate, NULL}, {&tachy_stage_landmarks, NULL},
+    {&tachy_stage_track, &tachy_stage_track_cuda},
+    {&tachy_stage_calm, &tachy_stage_calm},
+    {&tachy_stage_values, &tachy_stage_values},
+    {&tachy_stage_drive, &tachy_stage_drive},
+    {&tachy_stage_keypoints, &tachy_stage_keypoints_cuda},
+    {&tachy_stage_relate, &tachy_stage_relate},
+    {&tachy_stage_generate, &tachy_stage_generate_cuda},
+    {&tachy_stage_animate, &tachy_stage_animate_cuda},
+    {&tachy_stage_landmarks, NULL},
     {0},
 };
 
@@ -34,8 +40,7 @@ static const struct tachy_task_stage *choose(const tachy_settings *s)
 {
     if (tachy_settings_is_set(s, "animation.audio"))
         return spoken;
-    bool on_gpu = !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"), card = tachy_settings_str(s, "animation.neural_card");
-    return card && !on_gpu && !tachy_settings_bool(s, "run.sandbox") ? both : stages;
+    return tachy_settings_str(s, "animation.neural_card") && !tachy_settings_bool(s, "run.sandbox") ? both : stages;
 }
 
 static const struct tachy_option options[] = {
@@ -44,9 +49,9 @@ static const struct tachy_option options[] = {
     {"animation.neural_card", "neural-card", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Animation",
      .help = "card of the networks of --backend neural (docs/animate.md)"},
     {"animation.neural_device", "neural-device", 0, TACHY_OPT_ENUM, "cpu", .values = "cpu|cuda", .group = "Animation",
-     .help = "where these networks run: the CPU, or the GPU --gpu-id"},
+     .help = "where these networks run if frames are on the CPU: there, or on the GPU --gpu-id"},
     {"animation.neural_precision", "neural-precision", 0, TACHY_OPT_ENUM, .values = "fp32|tf32|fp16|mixed", .group = "Animation",
-     .help = "what they compute in; without it fp32 on the CPU and mixed on a GPU"},
+     .help = "what they compute in; without it --precision with --device cuda, else fp32 on the CPU and mixed on a GPU"},
     {0},
 };
 
@@ -67,9 +72,10 @@ static int check_neural(const tachy_settings *s, const struct tachy_log *log)
         return tachy_fail(log, TACHY_ERR_INVAL, "animate: --audio moves the mesh: leave it or --backend neural out");
     if (tachy_settings_bool(s, "run.sandbox"))
         return tachy_fail(log, TACHY_ERR_INVAL, "animate: --sandbox opens no files that a card names: leave it or --backend neural out");
-    if (!strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
-        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "animate: --backend neural takes frames on the CPU: leave --device cuda out; its "
-                          "networks run on a GPU with --neural-device cuda");
+    if (!strcmp(tachy_settings_str(s, "gpu.device"), "cuda") && tachy_settings_is_set(s, "animation.neural_device") &&
+        !strcmp(tachy_settings_str(s, "animation.neural_device"), "cpu"))
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "animate: the networks run where the frames are: leave --neural-device cpu or "
+                          "--device cuda out");
     return TACHY_OK;
 }
 

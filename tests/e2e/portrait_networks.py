@@ -205,6 +205,30 @@ def write(folder, c=None):
     return folder / "card.json"
 
 
+def through(folder, n):
+    """Networks that hand the portrait's crop of n x n pixels through: what is pasted is what was there. Returns their card's path."""
+    def save(name, nodes, ins, outs, weights=()):
+        graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info(k, TensorProto.FLOAT, s) for k, s in ins.items()],
+                                  [helper.make_tensor_value_info(k, TensorProto.FLOAT, s) for k, s in outs.items()], list(weights))
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), str(card.parent / f"{name}.onnx"))
+
+    def whole(name, *values):
+        return helper.make_tensor(name, TensorProto.INT64, [len(values)], values)
+
+    card = write(folder, dict(SMALL, crop=n, side=n // 4))
+    save("appearance", [helper.make_node("Reshape", ["img", "shape"], ["feature_3d"])], {"img": [1, 3, n, n]}, {"feature_3d": [1, 3, 1, n, n]},
+         [whole("shape", 1, 3, 1, n, n)])
+    nodes = [helper.make_node("Add", ["kp_source", "kp_driving"], ["a"]), helper.make_node("ReduceSum", ["a", "all"], ["b"], keepdims=1),
+             helper.make_node("Reshape", ["feature_3d", "flat"], ["f"]), helper.make_node("Mul", ["b", "zero"], ["c"]),
+             helper.make_node("Unsqueeze", ["c", "axis"], ["d"]), helper.make_node("Add", ["f", "d"], ["out"])]
+    save("generator", nodes, {"feature_3d": [1, 3, 1, n, n], "kp_source": [1, 21, 3], "kp_driving": [1, 21, 3]}, {"out": [1, 3, n, n]},
+         [helper.make_tensor("zero", TensorProto.FLOAT, [], [0]), whole("flat", 1, 3, n, n), whole("all", 1, 2), whole("axis", 3)])
+    said = json.loads(card.read_text())
+    del said["networks"]["warping"], said["networks"]["stitching"]
+    card.write_text(json.dumps(said))
+    return card
+
+
 def in_torch(path):
     """The same graph by PyTorch's operations: a module whose forward takes the inputs in their order and gives a tuple of the outputs."""
     import torch

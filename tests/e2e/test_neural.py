@@ -5,9 +5,7 @@ import subprocess
 
 import cv2
 import numpy as np
-import onnx
 import onnxruntime
-from onnx import TensorProto, helper
 
 import common
 import portrait_networks
@@ -198,34 +196,11 @@ class Neural(common.Case):
             print("moved by", round(abs(by).mean(), 2), "codes, relative L2 error of that", round(error, 3))
             self.assertLess(error, 0.3)  # most of it is the rounding of two pictures
 
-    def through(self, folder, n):
-        """Networks that hand the portrait's crop through: what is pasted is what was there."""
-        def save(name, nodes, ins, outs, weights=()):
-            graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info(k, TensorProto.FLOAT, s) for k, s in ins.items()],
-                                      [helper.make_tensor_value_info(k, TensorProto.FLOAT, s) for k, s in outs.items()], list(weights))
-            onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), str(folder / f"{name}.onnx"))
-
-        card = portrait_networks.write(folder, dict(portrait_networks.SMALL, crop=n, side=n // 4))
-        shape = onnx.helper.make_tensor("shape", TensorProto.INT64, [5], [1, 3, 1, n, n])
-        save("appearance", [helper.make_node("Reshape", ["img", "shape"], ["feature_3d"])], {"img": [1, 3, n, n]},
-             {"feature_3d": [1, 3, 1, n, n]}, [shape])
-        zero = [onnx.helper.make_tensor("zero", TensorProto.FLOAT, [], [0]), onnx.helper.make_tensor("flat", TensorProto.INT64, [4], [1, 3, n, n]),
-                onnx.helper.make_tensor("all", TensorProto.INT64, [2], [1, 2])]
-        nodes = [helper.make_node("Add", ["kp_source", "kp_driving"], ["a"]), helper.make_node("ReduceSum", ["a", "all"], ["b"], keepdims=1),
-                 helper.make_node("Reshape", ["feature_3d", "flat"], ["f"]), helper.make_node("Mul", ["b", "zero"], ["c"]),
-                 helper.make_node("Unsqueeze", ["c", "axis"], ["d"]), helper.make_node("Add", ["f", "d"], ["out"])]
-        save("generator", nodes, {"feature_3d": [1, 3, 1, n, n], "kp_source": [1, 21, 3], "kp_driving": [1, 21, 3]}, {"out": [1, 3, n, n]},
-             zero + [onnx.helper.make_tensor("axis", TensorProto.INT64, [1], [3])])
-        said = json.loads(card.read_text())
-        del said["networks"]["warping"], said["networks"]["stitching"]
-        card.write_text(json.dumps(said))
-        return card
-
     def test_what_is_pasted_lies_where_it_was(self):
         self.still(cv2.GaussianBlur(self.portrait(), (0, 0), 3))
         picture = self.frames(self.tmp / "portrait.mkv")[0]
-        made = self.animate(self.through(self.tmp / "nets", 512), self.clip("driver.mkv", self.driver([0, 5])))
-        still = self.animate(self.through(self.tmp / "nets", 512), self.clip("driver.mkv", self.driver([0])), "--mirror")
+        made = self.animate(portrait_networks.through(self.tmp / "nets", 512), self.clip("driver.mkv", self.driver([0, 5])))
+        still = self.animate(portrait_networks.through(self.tmp / "nets", 512), self.clip("driver.mkv", self.driver([0])), "--mirror")
         for got in made:
             luma = abs((got - picture) @ [0.114, 0.587, 0.299])
             self.assertLess(luma.mean(), 0.5)
@@ -235,7 +210,7 @@ class Neural(common.Case):
     def test_what_the_networks_see(self):
         self.portrait()
         picture = self.frames(self.tmp / "portrait.mkv")[0]
-        made = self.animate(self.through(self.tmp / "nets", 64), self.clip("driver.mkv", self.driver([0])))[0]
+        made = self.animate(portrait_networks.through(self.tmp / "nets", 64), self.clip("driver.mkv", self.driver([0])))[0]
         own = crop_of(self.points(self.tmp / "portrait.mkv")[-1], GROW["portrait"], UP["portrait"])
         wanted, share = paste(picture, look(picture, own, 64)[0], own)
         luma = abs((made - wanted) @ [0.114, 0.587, 0.299])[share > 0.99]

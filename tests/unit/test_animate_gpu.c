@@ -8,14 +8,15 @@
 #include "media/device.h"
 #include "pipeline/pipeline.h"
 #include "ref/ref_mesh.h"
+#include "ref/ref_paste.h"
 
 #include <math.h>
 #include <tachy/settings.h>
 #include <unistd.h>
 
 // animate on a GPU over a driver without one (fakes/): the networks are engines of this file that see the same face in every
-// picture, and lean it by how bright the picture is; the kernel is its C twin. The pictures are those of the CPU's
-// form. With true networks and kernels: bench/gpu_animate.
+// picture, and lean it by how bright the picture is; the networks of --backend neural are engines that pass on what they are given; the
+// kernels are their C twins. The pictures are those of the CPU's form. With true networks and kernels: bench/gpu_animate.
 
 enum { W = 96, H = 64, SIDE = 16, PW = 128, PH = 112, FRAMES = 12, CARDS = 2 };
 
@@ -85,10 +86,25 @@ static int run_mesh(const struct tachy_cuda_mesh *a, cuda_stream stream)
     return launch(stream, 20000);
 }
 
+static int run_paste(const struct tachy_cuda_paste *a, cuda_stream stream)
+{
+    for (int i = 0; i < a->planes && !quick; i++) {
+        const struct tachy_cuda_paste_plane *q = &a->plane[i];
+        for (int k = 0; k < q->width * q->height; k++) {
+            const int x = k % q->width, y = k / q->width;
+            uint8_t code = *at(q->src + (cuda_address)(y * q->row_src + x));
+            if (x >= q->how.x0 && x < q->how.x1 && y >= q->how.y0 && y < q->how.y1)
+                code = tachy_ref_paste(&q->how, (const float *)(const void *)at(a->rgb), x, y, code);
+            *at(q->dst + (cuda_address)(y * q->row_dst + x * q->col_dst)) = code;
+        }
+    }
+    return launch(stream, 20000);
+}
+
 const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
 {
     static const struct tachy_cuda_kernels all = {.preprocess = run_preprocess, .preprocess_border = run_border,
-                                                  .preprocess_turn = run_turn, .mesh = run_mesh};
+                                                  .preprocess_turn = run_turn, .mesh = run_mesh, .paste = run_paste};
     return &all;
 }
 const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]) { return NULL; }
@@ -98,8 +114,10 @@ int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log) {
 
 static int opened;
 static bool on_gpu; // the form: a picture's byte is the first number there, and any number of the CPU's
+static const char *const family[] = {"appearance", "motion", "stitching", "warping", "generator", NULL};
 struct network {
     bool points;
+    int role; // in `family`, negative: none
 };
 
 static struct tachy_io io_of(const char *name, int rank, const int64_t *shape)
@@ -109,11 +127,61 @@ static struct tachy_io io_of(const char *name, int rank, const int64_t *shape)
     return io;
 }
 
+// The networks of --backend neural: their inputs, then their outputs.
+static const struct shape {
+    const char *name;
+    int rank;
+    int64_t shape[4];
+} shapes[][10] = {
+    {{"img", 4, {1, 3, SIDE, SIDE}}, {"feature_3d", 2, {1, 8}}},
+    {{"img", 4, {1, 3, SIDE, SIDE}}, {"pitch", 2, {1, 66}}, {"yaw", 2, {1, 66}}, {"roll", 2, {1, 66}}, {"t", 2, {1, 3}},
+     {"exp", 2, {1, 63}}, {"scale", 2, {1, 1}}, {"kp", 2, {1, 63}}},
+    {{"input", 2, {1, 126}}, {"output", 2, {1, 65}}},
+    {{"kp_source", 2, {1, 63}}, {"feature_3d", 2, {1, 8}}, {"kp_driving", 2, {1, 63}}, {"out", 2, {1, 4}}},
+    {{"feature", 2, {1, 4}}, {"out", 4, {1, 3, SIDE, SIDE}}},
+};
+
+static void open_role(tachy_engine *e, int role)
+{
+    e->n_in = role == 3 ? 3 : 1;
+    e->n_out = role == 1 ? 7 : 1;
+    for (int i = 0; i < e->n_in + e->n_out; i++)
+        *(i < e->n_in ? &e->in[i] : &e->out[i - e->n_in]) = io_of(shapes[role][i].name, shapes[role][i].rank, shapes[role][i].shape);
+}
+
+static float sum(const struct tachy_tensor *t, int n)
+{
+    float all = 0;
+    for (int i = 0; i < n; i++)
+        all += ((const float *)t->data)[i] * (float)(1 + i % 5);
+    return all;
+}
+
+// `seen`: of the driver's or portrait's picture, 0 dark to 2 bright.
+static void run_role(int role, int seen, const struct tachy_tensor in[], struct tachy_tensor out[])
+{
+    for (int k = 0; k < (role == 1 ? 7 : 1); k++)
+        for (int i = 0; i < (int)tachy_tensor_elements(&out[k]); i++) {
+            float *to = (float *)out[k].data + i, wave = sinf((float)(i * (k + 2)));
+            if (role == 0)
+                *to = (float)i;
+            else if (role == 1)
+                *to = k < 3 ? -fabsf((float)(i - 32 - 3 * seen)) : k == 5 ? 1 + 0.1f * (float)seen : 0.1f * wave * (k == 6 ? 1 : (float)seen);
+            else if (role == 2)
+                *to = 0.01f * ((const float *)in[0].data)[i];
+            else if (role == 3)
+                *to = sum(&in[2], 63) - sum(&in[0], 63) + 0.1f * (float)i * sum(&in[1], 8);
+            else
+                *to = 0.5f + 0.5f * sinf(0.05f * (float)(i % SIDE) + sum(&in[0], 4));
+        }
+}
+
 static int network_open(tachy_engine *e)
 {
     bool points = strstr(e->params.model_path, "points.onnx");
     struct network *d = (void *)e->priv;
     d->points = points;
+    d->role = -1;
     e->stream = e->params.gpu_stream;
     e->on_device = e->stream != NULL;
     e->n_in = 1;
@@ -123,6 +191,11 @@ static int network_open(tachy_engine *e)
     if (points)
         e->out[0] = io_of("scores", 2, (int64_t[]){1, 1});
     e->out[1] = points ? io_of("boxes", 2, (int64_t[]){1, 3 * TACHY_FACE_SKIN}) : io_of("boxes", 3, (int64_t[]){1, 1, 4});
+    for (int i = 0; family[i]; i++)
+        if (strstr(e->params.model_path, family[i])) {
+            d->role = i;
+            open_role(e, i);
+        }
     snprintf(e->version, sizeof(e->version), "test");
     opened++;
     return TACHY_OK;
@@ -145,10 +218,15 @@ static void say_points(float lean, float *to)
 
 static int network_run(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
 {
-    float byte = ((const float *)in[0].data)[on_gpu ? 0 : SIDE * SIDE / 2 + SIDE / 2];
+    const struct network *d = (void *)e->priv;
+    float byte = d->role > 1 ? 0 : ((const float *)in[0].data)[on_gpu ? 0 : SIDE * SIDE / 2 + SIDE / 2];
     if (e->stream && launch(e->stream, 0))
         return tachy_fail(NULL, TACHY_ERR_EXTERNAL, "the run cannot be queued");
-    const struct network *d = (void *)e->priv;
+    if (d->role >= 0) {
+        const float *seen = in[0].data, middle = d->role > 1 ? 0 : e->stream ? seen[0] / 255 : seen[SIDE * SIDE / 2 + SIDE / 2];
+        run_role(d->role, middle > 0.65f ? 2 : middle > 0.3f, in, out);
+        return TACHY_OK;
+    }
     if (d->points) {
         *(float *)out[0].data = 0.95f;
         say_points(byte > 150 ? 0.25f : byte > 70 ? -0.15f : 0, out[1].data);
@@ -173,13 +251,15 @@ static const struct tachy_log log_errors = {.fn = NULL};
 struct way {
     bool gpu, there, mirror, on_gpu; // the form; where the engine is; frames
     int devices, workers;
+    bool neural;
 };
 
 static int open_task(const struct way *way, tachy_task **out)
 {
     tachy_settings *set = NULL;
-    char portrait[128];
+    char portrait[128], card[128];
     snprintf(portrait, sizeof(portrait), "%s/portrait.pgm", folder);
+    snprintf(card, sizeof(card), "%s/card.json", folder);
     CHECK_INT(tachy_settings_new(&set, NULL), TACHY_OK);
     const char *const with[][2] = {{"model.name", "points"}, {"model.dir", folder}, {"gpu.device", way->gpu ? "cuda" : "cpu"},
                                    {"gpu.ids", "all"}, {"model.provider", way->there ? "cuda-ort" : "openvino"},
@@ -187,6 +267,10 @@ static int open_task(const struct way *way, tachy_task **out)
                                    {"animation.mirror", way->mirror ? "yes" : "no"}, {"output.file", "x.mkv"}};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(with); i++)
         CHECK_INT(tachy_settings_set(set, with[i][0], with[i][1], "test"), TACHY_OK);
+    if (way->neural) {
+        CHECK_INT(tachy_settings_set(set, "animation.backend", "neural", "test"), TACHY_OK);
+        CHECK_INT(tachy_settings_set(set, "animation.neural_card", card, "test"), TACHY_OK);
+    }
     int err = tachy_task_open(out, "animate", set, &log_errors);
     tachy_settings_free(&set);
     return err;
@@ -314,21 +398,35 @@ TEST(the_pictures_are_the_cpu_s)
     static const int ways[] = {0, 3, 5, 6}; // each bit off and on, with both values of the others
     for (size_t k = 0; k < TACHY_ARRAY_SIZE(ways); k++) {
         int err, i = ways[k];
-        struct way way = {false, i & 1, i & 2, false, 1, 1};
+        struct way way = {false, i & 1, i & 2, false, 1, 1, false};
         run(&way, -1, &err);
         CHECK_INT(err, TACHY_OK);
-        way = (struct way){true, i & 1, i & 2, i & 4, 1 + (i & 1), 1 + i % 3};
+        way = (struct way){true, i & 1, i & 2, i & 4, 1 + (i & 1), 1 + i % 3, false};
         run(&way, -1, &err);
         CHECK_INT(err, TACHY_OK);
         compare();
     }
 }
 
+TEST(pictures_of_networks_are_the_cpu_s)
+{
+    for (int i = 0; i < 4; i++) {
+        int err;
+        run(&(struct way){.mirror = i & 1, .devices = 1, .workers = 1, .neural = true}, -1, &err);
+        CHECK_INT(err, TACHY_OK);
+        run(&(struct way){.gpu = true, .there = true, .mirror = i & 1, .on_gpu = i & 2, .devices = 1 + (i & 1), .workers = 1 + i % 3,
+                          .neural = true}, -1, &err);
+        CHECK_INT(err, TACHY_OK);
+        compare();
+        CHECK(!memcmp(made[0], made[1], sizeof(made[0]))); // both forms round alike
+    }
+}
+
 TEST(a_call_that_fails_leaves_nothing_behind)
 {
     quick = true;
-    for (int i = 0; i < 2; i++) {
-        const struct way way = {true, i, false, true, 1, 1};
+    for (int i = 0; i < 3; i++) {
+        const struct way way = {true, i, false, true, 1, 1, i == 2};
         int at = 13 * i, err;
         while (run(&way, at, &err)) {
             CHECK(err < 0 || err == TACHY_OK);
@@ -362,6 +460,13 @@ TEST(opens)
                "{\"width\": 16, \"height\": 16, \"layout\": \"nhwc\", \"channels\": \"luma\"}, \"outputs\": [{\"meaning\": "
                "\"points\", \"name\": \"boxes\", \"points\": 468, \"order\": \"xyz\"}, {\"meaning\": \"score\", \"name\": "
                "\"scores\"}]}");
+    test_write(folder, "card.json", "{\"version\": 1, \"name\": \"made\", \"task\": \"animate\", \"license\": \"CC0-1.0\", \"networks\": "
+               "{\"appearance\": \"appearance.onnx\", \"motion\": \"motion.onnx\", \"stitching\": \"stitching.onnx\", "
+               "\"warping\": \"warping.onnx\", \"generator\": \"generator.onnx\"}}");
+    for (int i = 0; family[i]; i++) {
+        snprintf(path, sizeof(path), "%s.onnx", family[i]);
+        test_write(folder, path, "no model");
+    }
     test_write(folder, "boxes.onnx", "no model"); // nobody reads them
     test_write(folder, "points.onnx", "no model");
 }
@@ -369,7 +474,8 @@ TEST(opens)
 TEST(cleans)
 {
     static const char *const names[] = {"boxes.json", "boxes.onnx", "points.json", "points.onnx", "portrait.pgm", "light.json",
-                                        "gpu-rates.json"};
+                                        "gpu-rates.json", "card.json", "appearance.onnx", "motion.onnx", "stitching.onnx",
+                                        "warping.onnx", "generator.onnx"};
     char path[128];
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++) {
         snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
@@ -378,5 +484,6 @@ TEST(cleans)
     rmdir(folder);
 }
 
-TEST_MAIN(TEST_CASE(opens), TEST_CASE(the_pictures_are_the_cpu_s), TEST_CASE(a_call_that_fails_leaves_nothing_behind),
+TEST_MAIN(TEST_CASE(opens), TEST_CASE(the_pictures_are_the_cpu_s),
+          TEST_CASE(pictures_of_networks_are_the_cpu_s), TEST_CASE(a_call_that_fails_leaves_nothing_behind),
           TEST_CASE(cleans))

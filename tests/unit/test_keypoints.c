@@ -120,7 +120,7 @@ enum { W = 91, H = 77, N = 32 };
 static double sample(const float *v, int x, int y) { return v[TACHY_CLAMP(y, 0, N - 1) * N + TACHY_CLAMP(x, 0, N - 1)]; }
 
 // In double precision, pixel by pixel, from the definition.
-static double pasted(const struct tachy_face_paste *p, double was, double x, double y)
+static double pasted(const struct tachy_face_paste *p, const float *rgb, double was, double x, double y)
 {
     const double *a = p->crop.affine, det = a[0] * a[4] - a[1] * a[3];
     double u = (a[4] * (x - a[2]) - a[1] * (y - a[5])) / det, v = (a[0] * (y - a[5]) - a[3] * (x - a[2])) / det, value = p->matrix[3];
@@ -128,7 +128,7 @@ static double pasted(const struct tachy_face_paste *p, double was, double x, dou
     int x0 = (int)floor(u - 0.5), y0 = (int)floor(v - 0.5);
     double fx = u - 0.5 - x0, fy = v - 0.5 - y0;
     for (int c = 0; c < 3; c++) {
-        const float *s = p->rgb + c * N * N;
+        const float *s = rgb + c * N * N;
         double top = sample(s, x0, y0) * (1 - fx) + sample(s, x0 + 1, y0) * fx;
         double low = sample(s, x0, y0 + 1) * (1 - fx) + sample(s, x0 + 1, y0 + 1) * fx;
         value += p->matrix[c] * fmin(fmax(top * (1 - fy) + low * fy, 0), 1);
@@ -145,17 +145,17 @@ static void paste_one(int plane)
         rgb[i] = any(-0.1f, 1.1f);
     for (int i = 0; i < W * H; i++)
         was[i] = is[i] = (uint8_t)any(0, 255);
-    struct tachy_face_paste p = {.rgb = rgb, .matrix = {0.2f * 219, 0.7f * 219, 0.1f * 219, 16}, .feather = 0.2f};
+    struct tachy_face_paste p = {.matrix = {0.2f * 219, 0.7f * 219, 0.1f * 219, 16}, .feather = 0.2f};
     tachy_face_points points;
     face(points, 0.3);
     CHECK_INT(tachy_face_crop(&p.crop, points, 3, 0, N), TACHY_OK); // beyond the picture's edge
     struct tachy_face_plane to = {.dst = is, .stride_dst = width, .width = width, .height = height, .scale_x = plane ? 0.5f : 1,
                                   .scale_y = plane ? 0.5f : 1};
-    tachy_face_paste(&p, &to);
+    tachy_face_paste(&p, rgb, &to);
     for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x++) {
             int i = y * width + x;
-            double wanted = pasted(&p, was[i], (x + 0.5) / to.scale_x, (y + 0.5) / to.scale_y);
+            double wanted = pasted(&p, rgb, was[i], (x + 0.5) / to.scale_x, (y + 0.5) / to.scale_y);
             CHECK(fabs(is[i] - fmin(fmax(wanted, 0), 255)) <= 0.51); // of rounding
             changed += is[i] != was[i];
         }
