@@ -47,7 +47,7 @@ static _Thread_local char last_error[1024];
 const char *tachy_last_error(void) { return last_error; }
 void tachy_forget_error(void) { last_error[0] = 0; }
 
-void tachy_vmsg(const struct tachy_log *log, enum tachy_log_level level, const char *fmt, va_list ap)
+static void message(const struct tachy_log *log, enum tachy_log_level level, const char *fmt, va_list ap)
 {
     if (!log || !log->fn)
         return;
@@ -66,7 +66,7 @@ void tachy_msg(const struct tachy_log *log, enum tachy_log_level level, const ch
 {
     va_list ap;
     va_start(ap, fmt);
-    tachy_vmsg(log, level, fmt, ap);
+    message(log, level, fmt, ap);
     va_end(ap);
 }
 
@@ -74,7 +74,7 @@ int tachy_fail(const struct tachy_log *log, int err, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    tachy_vmsg(log, TACHY_LOG_ERR, fmt, ap);
+    message(log, TACHY_LOG_ERR, fmt, ap);
     va_end(ap);
     return err;
 }

@@ -16,8 +16,6 @@
 // at most 1023 bytes.
 void tachy_msg(const struct tachy_log *log, enum tachy_log_level level, const char *fmt, ...)
     TACHY_PRINTF(3, 4);
-void tachy_vmsg(const struct tachy_log *log, enum tachy_log_level level, const char *fmt,
-                va_list ap);
 
 // Logs at ERR and returns `err`: `return tachy_fail(log, TACHY_ERR_IO, "...", ...)`.
 int tachy_fail(const struct tachy_log *log, int err, const char *fmt, ...) TACHY_PRINTF(3, 4);

@@ -20,13 +20,13 @@ struct tachy_memory {
     struct tachy_cache *caches;
 };
 
-const char *tachy_memory_use_name(enum tachy_memory_use u)
+static const char *use_name(enum tachy_memory_use u)
 {
     static const char *const names[] = {"frames", "tensors", "results", "cache"};
     return (unsigned)u < TACHY_MEMORY_USES ? names[u] : "?";
 }
 
-const char *tachy_mem_name(enum tachy_mem p)
+static const char *mem_name(enum tachy_mem p)
 {
     static const char *const names[TACHY_MEM_KINDS] = {
         "host",     "pinned",   "device",   "device 1",  "device 2",  "device 3",  "device 4",  "device 5",  "device 6",
@@ -68,7 +68,7 @@ static void report_leaks(const struct tachy_memory *m)
 #ifndef NDEBUG
     for (const struct tachy_block *b = m->blocks; b; b = b->next)
         tachy_msg(m->log, TACHY_LOG_WARN, "memory: %zu bytes of %s memory (%s), taken at %s, were not given back",
-                  b->size, tachy_mem_name(b->mem), tachy_memory_use_name(b->use), b->site);
+                  b->size, mem_name(b->mem), use_name(b->use), b->site);
 #endif
 }
 
@@ -179,13 +179,13 @@ int tachy_memory_short(struct tachy_memory *m, enum tachy_mem mem, enum tachy_me
         tachy_msg(m->log, TACHY_LOG_WARN,
                   "memory: %zu more bytes for %s do not fit: %llu of %llu bytes of %s memory are "
                   "taken; allow more, or use smaller pictures",
-                  size, tachy_memory_use_name(use), (unsigned long long)total, (unsigned long long)budget,
-                  tachy_mem_name(mem));
+                  size, use_name(use), (unsigned long long)total, (unsigned long long)budget,
+                  mem_name(mem));
     else if (!told)
         tachy_msg(m->log, TACHY_LOG_WARN,
                   "memory: the system has no %zu bytes of %s memory for %s: close what else uses it, or use smaller "
                   "pictures or fewer workers",
-                  size, tachy_mem_name(mem), tachy_memory_use_name(use));
+                  size, mem_name(mem), use_name(use));
     return TACHY_ERR_NOMEM;
 }
 
@@ -196,7 +196,7 @@ int tachy_memory_explain(struct tachy_memory *m)
     double size = (double)b.size / (1 << 20), budget = (double)m->stats.budget[b.mem] / (1 << 20);
     bool limited = m->limited;
     pthread_mutex_unlock(&m->lock);
-    const char *mem = tachy_mem_name(b.mem), *use = tachy_memory_use_name(b.use);
+    const char *mem = mem_name(b.mem), *use = use_name(b.use);
     if (!b.size)
         return TACHY_ERR_NOMEM;
     if (limited)
@@ -218,7 +218,7 @@ static int take(struct tachy_memory *m, struct tachy_block *b, const struct tach
     int err = TACHY_OK;
     if (allocate && !m->ops[b->mem].alloc)
         err = tachy_fail(m->log, TACHY_ERR_UNSUPPORTED, "memory: there is no %s memory here",
-                         tachy_mem_name(b->mem));
+                         mem_name(b->mem));
     else
         err = try_take(m, b, allocate);
     if (err == TACHY_ERR_NOMEM) {
@@ -287,57 +287,11 @@ size_t tachy_memory_shrink(struct tachy_memory *m, enum tachy_mem mem, size_t wa
     return got;
 }
 
-void tachy_memory_quiet(struct tachy_memory *m)
-{
-    pthread_mutex_lock(&m->lock);
-    m->told = false;
-    pthread_mutex_unlock(&m->lock);
-}
-
 void tachy_memory_read(struct tachy_memory *m, struct tachy_memory_stats *s)
 {
     pthread_mutex_lock(&m->lock);
     *s = m->stats;
     pthread_mutex_unlock(&m->lock);
-}
-
-static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
-
-// One line, or nothing for memory that was never used.
-static void report_mem(FILE *f, const struct tachy_memory_stats *s, int mem)
-{
-    if (!s->peak[mem])
-        return;
-    fprintf(f, "%s: %.1f MiB", tachy_mem_name((enum tachy_mem)mem), mib(s->total[mem]));
-    if (s->budget[mem])
-        fprintf(f, " of %.1f MiB", mib(s->budget[mem]));
-    const char *between = " (";
-    for (int u = 0; u < TACHY_MEMORY_USES; u++) {
-        if (!s->used[mem][u])
-            continue;
-        fprintf(f, "%s%s %.1f", between, tachy_memory_use_name((enum tachy_memory_use)u),
-                mib(s->used[mem][u]));
-        between = ", ";
-    }
-    fprintf(f, "%s, peak %.1f MiB\n", *between == ',' ? ")" : "", mib(s->peak[mem]));
-}
-
-char *tachy_memory_report(struct tachy_memory *m)
-{
-    struct tachy_memory_stats s;
-    tachy_memory_read(m, &s);
-    char *text = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&text, &size);
-    if (!f)
-        return NULL;
-    for (int p = 0; p < TACHY_MEM_KINDS; p++)
-        report_mem(f, &s, p);
-    if (fclose(f)) {
-        free(text);
-        return NULL;
-    }
-    return text;
 }
 
 // A control group's limit in bytes; UINT64_MAX if there is none.

@@ -23,8 +23,6 @@ enum tachy_memory_use {
     TACHY_MEMORY_CACHE,      // what can be made again
     TACHY_MEMORY_USES
 };
-const char *tachy_memory_use_name(enum tachy_memory_use u); // "frames", ...
-const char *tachy_mem_name(enum tachy_mem p);           // "host", "pinned", "device", "device 1", ...
 
 struct tachy_memory;
 
@@ -66,7 +64,7 @@ bool tachy_memory_has(const struct tachy_memory *m, enum tachy_mem mem);
 void tachy_memory_set_budget(struct tachy_memory *m, enum tachy_mem mem, uint64_t bytes);
 
 // Takes `size` > 0 bytes. If the budget or the system has too little, caches are asked to shrink, and it is tried once
-// more. TACHY_ERR_NOMEM: nothing was taken; logged once, then only counted, until tachy_memory_quiet().
+// more. TACHY_ERR_NOMEM: nothing was taken; logged once, then only counted.
 // TACHY_ERR_UNSUPPORTED: the kind has no ops. Other codes come from the ops.
 #define tachy_memory_take(m, b, mem, use, size)                                                  \
     tachy_memory_take_at(m, b, mem, use, size, TACHY_SITE)
@@ -105,18 +103,12 @@ int tachy_memory_explain(struct tachy_memory *m);
 // The params'.
 const struct tachy_log *tachy_memory_log(const struct tachy_memory *m);
 
-// No shortage for a while: the next one is logged again.
-void tachy_memory_quiet(struct tachy_memory *m);
-
 struct tachy_memory_stats {
     uint64_t used[TACHY_MEM_KINDS][TACHY_MEMORY_USES];
     uint64_t total[TACHY_MEM_KINDS], peak[TACHY_MEM_KINDS], budget[TACHY_MEM_KINDS];
     uint64_t shortages; // takes that failed or needed a cache to shrink
 };
 void tachy_memory_read(struct tachy_memory *m, struct tachy_memory_stats *s);
-// "host: 38 MiB of 160 MiB (frames 35, results 3), peak 38 MiB", a line for each kind that holds or
-// held anything. Free with tachy_free(); NULL when out of memory.
-char *tachy_memory_report(struct tachy_memory *m);
 
 // Bytes that this process may take of the machine's memory, at most: the physical memory or the
 // control group's limit, whichever is less.

@@ -190,8 +190,7 @@ static int add_item(struct tachy_value *v, const char *text)
     return TACHY_OK;
 }
 
-int tachy_value_parse(const struct tachy_option *o, const char *text, struct tachy_value *v,
-                      char **why)
+static int parse(const struct tachy_option *o, const char *text, struct tachy_value *v, char **why)
 {
     struct tachy_value typed = {0};
     *why = NULL;
@@ -222,12 +221,12 @@ int tachy_value_parse_key(const struct tachy_option *o, const struct tachy_key *
 {
     bool yes;
     if (!key || !key->yes)
-        return tachy_value_parse(o, text, v, why);
+        return parse(o, text, v, why);
     if (!tachy_parse_bool(text, &yes)) {
         *why = tachy_asprintf("\"%.*s\" is not yes or no", SHOWN_MAX, text);
         return TACHY_ERR_INVAL;
     }
-    return tachy_value_parse(o, yes ? key->yes : key->no, v, why);
+    return parse(o, yes ? key->yes : key->no, v, why);
 }
 
 bool tachy_value_equal(const struct tachy_option *o, const struct tachy_value *a,
@@ -244,7 +243,7 @@ int tachy_settings_reset(tachy_settings *s, size_t row)
     const struct tachy_option *o = &s->options[row];
     struct tachy_value v = {0};
     char *why = NULL;
-    int err = o->def ? tachy_value_parse(o, o->def, &v, &why) : TACHY_OK;
+    int err = o->def ? parse(o, o->def, &v, &why) : TACHY_OK;
     if (err < 0)
         tachy_msg(s->log, TACHY_LOG_ERR, "default of %s: %s", o->path, why ? why : "no memory");
     free(why);
@@ -353,7 +352,7 @@ static int take_preset(tachy_settings *s, const struct tachy_option *o, const ch
     struct tachy_value v = {0};
     char *why;
     int err = TACHY_OK;
-    if (!strcmp(o->path, TACHY_PROFILE) && tachy_value_parse(o, value, &v, &why) == TACHY_OK)
+    if (!strcmp(o->path, TACHY_PROFILE) && parse(o, value, &v, &why) == TACHY_OK)
         err = tachy_settings_preset(s, v.text);
     else if (!strcmp(o->path, TACHY_PROFILE))
         free(why); // the caller's own check says it

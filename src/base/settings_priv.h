@@ -36,12 +36,9 @@ struct tachy_settings {
 
 void tachy_value_clear(struct tachy_value *v);
 
-// Reads `text` by the row's type; for lists it adds an item. On failure `v` is unchanged and
+// Reads `text` by the type of the row, and by `key` (another key of it; NULL: its path), which may take yes or no; for lists it adds an item. On failure `v` is unchanged and
 // `why` (may be NULL after TACHY_ERR_NOMEM) receives the rest of a sentence that starts with
 // the option's name: `"x" is not a number from 0 to 1`. Free with tachy_free().
-int tachy_value_parse(const struct tachy_option *o, const char *text, struct tachy_value *v,
-                      char **why);
-// As above for another key of the row (NULL: its path), which may take yes or no.
 int tachy_value_parse_key(const struct tachy_option *o, const struct tachy_key *key,
                           const char *text, struct tachy_value *v, char **why);
 bool tachy_value_equal(const struct tachy_option *o, const struct tachy_value *a,

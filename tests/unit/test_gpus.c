@@ -192,9 +192,6 @@ TEST(a_budget_a_device)
     tachy_memory_give(m, &a);
     tachy_memory_give(m, &b);
     tachy_memory_give(m, &c);
-    char *text = tachy_memory_report(m);
-    CHECK(text && strstr(text, "device: ") && strstr(text, "device 1: "));
-    tachy_free(text);
     tachy_memory_close(&m);
     list(1);
 }
