@@ -187,7 +187,6 @@ long long int_of(const json_t *o, const char *key);
 // NULL) is called in a signal handler after the process was continued. False: no terminal.
 bool terminal_guard(void (*changed)(void));
 void terminal_keys(void);    // single keys, without echo; signals stay
-void terminal_restore(void); // as they were; any thread, also a signal handler
 void terminal_release(void); // restores, and watches no more
 // For handlers of signals that end the process: output that Ctrl-S stopped goes on, so that no write
 // waits for a key.

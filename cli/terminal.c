@@ -46,24 +46,25 @@ void terminal_unblock(void)
     errno = error;
 }
 
-void terminal_exit(int status, const char *text)
-{
-    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
-    terminal_restore();
-    if (poll(&p, 1, 0) > 0 && write(STDERR_FILENO, text, strlen(text)) < 0) { /* nobody reads it */
-    }
-    _exit(status);
-}
-
-void terminal_restore(void)
+// Any thread, also a signal handler.
+static void restore(void)
 {
     if (atomic_load(&guarded))
         set(&saved);
 }
 
+void terminal_exit(int status, const char *text)
+{
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    restore();
+    if (poll(&p, 1, 0) > 0 && write(STDERR_FILENO, text, strlen(text)) < 0) { /* nobody reads it */
+    }
+    _exit(status);
+}
+
 static void on_fatal(int sig)
 {
-    terminal_restore();
+    restore();
     for (int i = 0; i < N_FATAL; i++)
         if (fatal[i] == sig)
             sigaction(sig, &old[i], NULL);
@@ -74,7 +75,7 @@ static void on_stop(int sig)
 {
     int error = errno;
     sigset_t set_of_one;
-    terminal_restore();
+    restore();
     sigaction(SIGTSTP, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
     raise(SIGTSTP);
     sigemptyset(&set_of_one);
@@ -92,7 +93,7 @@ static void on_continue(int sig)
         on_change();
 }
 
-static void restore_at_exit(void) { terminal_restore(); }
+static void restore_at_exit(void) { restore(); }
 
 bool terminal_guard(void (*changed)(void))
 {
@@ -130,7 +131,7 @@ void terminal_release(void)
     if (!atomic_load(&guarded))
         return;
     atomic_store(&by_keys, false);
-    terminal_restore();
+    restore();
     atomic_store(&guarded, false);
     for (int i = 0; i < N_FATAL; i++)
         sigaction(fatal[i], &old[i], NULL);

@@ -9,7 +9,7 @@ typedef tachy_cuda_draw params;
 
 __device__ static float clamp(float v, float lo, float hi) { return v > lo ? v < hi ? v : hi : lo; } // NaN: lo
 
-// As tachy_ref_cover().
+// As cover() of ref/ref_draw.c.
 __device__ static float cover(const tachy_shape &s, int x, int y)
 {
     if (s.radius < 0) {

@@ -62,13 +62,10 @@ int tachy_frame_copy_planes(tachy_frame *to, const tachy_frame *from, struct tac
     return tachy_gpu_copy(d, planes, n, stream, wait, log);
 }
 
-int tachy_frame_download_to(tachy_frame *to, const tachy_frame *f, const struct tachy_log *log)
+static int download(tachy_frame *to, const tachy_frame *f, const struct tachy_log *log)
 {
     const struct tachy_cu *cu;
     struct tachy_device d = {0};
-    if (to->format != f->format || to->width != f->width || to->height != f->height ||
-        to->mem == TACHY_DEVICE || f->mem != TACHY_DEVICE || !tachy_frame_writable(to, 0))
-        return TACHY_ERR_INVAL;
     int err = tachy_cu_load(&cu, TACHY_LOG_ERR, log);
     if (err == TACHY_OK)
         err = tachy_device_describe(&d, cu, f->device, log);
@@ -91,7 +88,7 @@ int tachy_frame_download(tachy_frame **out, tachy_frame *f, const struct tachy_l
     int err = tachy_frame_new(&n, &(struct tachy_frame_params){
                                       .format = f->format, .width = f->width, .height = f->height});
     if (err == TACHY_OK)
-        err = tachy_frame_download_to(n, f, log);
+        err = download(n, f, log);
     if (err < 0)
         tachy_frame_unref(&n);
     *out = n;

@@ -10,7 +10,3 @@ int tachy_frame_check(const tachy_frame *f, const struct tachy_log *log, const c
 // Checks that the CPU can read this frame's pixels: TACHY_OK, else TACHY_ERR_UNSUPPORTED with a sentence that begins
 // with `who` ("the output").
 int tachy_frame_need_host(const tachy_frame *f, const struct tachy_log *log, const char *who);
-
-// Downloads a GPU's frame into a host frame of the same format and size that can be written, and
-// waits. TACHY_ERR_INVAL: they do not fit.
-int tachy_frame_download_to(tachy_frame *to, const tachy_frame *f, const struct tachy_log *log);

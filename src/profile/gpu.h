@@ -33,7 +33,5 @@ void tachy_gpu_timer_begin(struct tachy_gpu_timer *t, int step,
                            struct tachy_prof_item item);
 // `work` may be NULL.
 void tachy_gpu_timer_end(struct tachy_gpu_timer *t, const struct tachy_gpu_work *work);
-// Takes in what has finished.
-void tachy_gpu_timer_poll(struct tachy_gpu_timer *t);
 // Waits for what is enqueued, takes it in and frees the timer.
 void tachy_gpu_timer_close(struct tachy_gpu_timer **t);

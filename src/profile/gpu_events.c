@@ -220,20 +220,15 @@ static void take_finished(struct tachy_gpu_timer *t)
     }
 }
 
-void tachy_gpu_timer_poll(struct tachy_gpu_timer *t)
-{
-    if (!t || t->failed)
-        return;
-    clock_poll(t);
-    take_finished(t);
-}
-
 void tachy_gpu_timer_begin(struct tachy_gpu_timer *t, int step,
                            struct tachy_prof_item item)
 {
     if (!t)
         return;
-    tachy_gpu_timer_poll(t);
+    if (!t->failed) {
+        clock_poll(t);
+        take_finished(t);
+    }
     if (t->failed || t->head - t->tail == t->depth) {
         atomic_fetch_add_explicit(&t->sums->dropped, 1, memory_order_relaxed);
         return;

@@ -5,7 +5,8 @@
 
 static float clamp(float v, float lo, float hi) { return v > lo ? v < hi ? v : hi : lo; } // NaN: lo
 
-float tachy_ref_cover(const struct tachy_shape *s, int x, int y)
+// Share of a pixel that a shape covers, 0..1: x, y is the pixel's upper left corner.
+static float cover(const struct tachy_shape *s, int x, int y)
 {
     if (s->radius < 0) {
         float w = fminf(s->x1, (float)x + 1) - fmaxf(s->x0, (float)x), h = fminf(s->y1, (float)y + 1) - fmaxf(s->y0, (float)y);
@@ -20,13 +21,15 @@ float tachy_ref_cover(const struct tachy_shape *s, int x, int y)
 // How far a shape reaches from its centre line.
 static float reach(const struct tachy_shape *s) { return s->radius < 0 ? 0 : s->radius + 0.5f; }
 
-void tachy_ref_rows(const struct tachy_shape *s, int height, int *y0, int *y1)
+// Rows of a picture that the shape may touch, y0 <= y < y1.
+static void rows_of(const struct tachy_shape *s, int height, int *y0, int *y1)
 {
     *y0 = (int)clamp(floorf(fminf(s->y0, s->y1) - reach(s)), 0, (float)height);
     *y1 = (int)clamp(ceilf(fmaxf(s->y0, s->y1) + reach(s)), 0, (float)height);
 }
 
-void tachy_ref_columns(const struct tachy_shape *s, int width, int y0, int y1, int *x0, int *x1)
+// And columns of the rows y0 up to y1.
+static void columns_of(const struct tachy_shape *s, int width, int y0, int y1, int *x0, int *x1)
 {
     float r = reach(s), a = 0, b = 1, dy = s->y1 - s->y0, dx = s->x1 - s->x0;
     if (s->radius >= 0 && dy != 0) { // the part of the line that these rows are near
@@ -58,15 +61,15 @@ static void blend(const struct tachy_canvas *c, int component, int x, int y, flo
 static void draw_component(const struct tachy_canvas *c, const struct tachy_shape *s, int i, int sx, int sy)
 {
     int x0, y0, x1, y1;
-    tachy_ref_rows(s, c->height, &y0, &y1);
+    rows_of(s, c->height, &y0, &y1);
     for (int y = y0 >> sy; y << sy < y1; y++) {
-        tachy_ref_columns(s, c->width, y << sy, (y + 1) << sy, &x0, &x1);
+        columns_of(s, c->width, y << sy, (y + 1) << sy, &x0, &x1);
         for (int x = x0 >> sx; x << sx < x1; x++) {
             float sum = 0;
             int n = 0;
             for (int v = y << sy; v < (y + 1) << sy && v < c->height; v++)
                 for (int u = x << sx; u < (x + 1) << sx && u < c->width; u++, n++)
-                    sum += tachy_ref_cover(s, u, v);
+                    sum += cover(s, u, v);
             if (sum > 0)
                 blend(c, i, x, y, s->code[i], sum / (float)n * s->alpha / 255);
         }

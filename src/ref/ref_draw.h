@@ -25,11 +25,6 @@ struct tachy_canvas {
     } component[3];
 };
 
-// Share of a pixel that a shape covers, 0..1: x, y is the pixel's upper left corner.
-float tachy_ref_cover(const struct tachy_shape *s, int x, int y);
-// Rows of a picture that the shape may touch, y0 <= y < y1; and columns of the rows y0 up to y1.
-void tachy_ref_rows(const struct tachy_shape *s, int height, int *y0, int *y1);
-void tachy_ref_columns(const struct tachy_shape *s, int width, int y0, int y1, int *x0, int *x1);
 // value + (code - value) * alpha * cover, rounded; the mean cover of its pixels for a chroma sample.
 void tachy_ref_draw(const struct tachy_canvas *c, const struct tachy_shape *shapes, int n);
 // A rectangle in whole pixels, where a mask of the same size, with `stride` bytes per row, is at least 128.
