@@ -136,10 +136,6 @@
       (cublaslt_handle handle, cublaslt_desc desc, cublaslt_layout a, cublaslt_layout b,           \
        cublaslt_layout c, cublaslt_layout d, cublaslt_pref pref, int most,                         \
        struct cublaslt_found *found, int *n))                                                      \
-    X(check, "cublasLtMatmulAlgoCheck",                                                            \
-      (cublaslt_handle handle, cublaslt_desc desc, cublaslt_layout a, cublaslt_layout b,           \
-       cublaslt_layout c, cublaslt_layout d, const struct cublaslt_algo *algo,                     \
-       struct cublaslt_found *found))                                                              \
     X(run, "cublasLtMatmul",                                                                       \
       (cublaslt_handle handle, cublaslt_desc desc, const void *alpha, cuda_address a,              \
        cublaslt_layout a_layout, cuda_address b, cublaslt_layout b_layout, const void *beta,       \

@@ -133,14 +133,6 @@ static int open_shape(struct tachy_nn_gemm **out, const struct tachy_nn_gemm_sha
     return TACHY_OK;
 }
 
-static int none(struct tachy_nn_gemm **out, const struct tachy_nn_gemm_shape *s, int status, const struct tachy_log *log)
-{
-    tachy_msg(log, TACHY_LOG_VERBOSE, "cuBLASLt: it has no algorithm for a product of %lld x %lld x %lld (status %d)",
-              (long long)s->m, (long long)s->n, (long long)s->k, status);
-    tachy_nn_gemm_close(out);
-    return TACHY_ERR_UNAVAILABLE;
-}
-
 int tachy_nn_gemm_open(struct tachy_nn_gemm **out, const struct tachy_nn_gemm_shape *shape, size_t workspace, int most,
                        int *n, const struct tachy_log *log)
 {
@@ -149,27 +141,13 @@ int tachy_nn_gemm_open(struct tachy_nn_gemm **out, const struct tachy_nn_gemm_sh
     if (err < 0)
         return err;
     int status = find(*out, shape, workspace, TACHY_MAX(most, 1));
-    if (status || !(*out)->n)
-        return none(out, shape, status, log);
     *n = (*out)->n;
-    return TACHY_OK;
-}
-
-int tachy_nn_gemm_restore(struct tachy_nn_gemm **out, const struct tachy_nn_gemm_shape *shape,
-                          const unsigned char choice[TACHY_NN_GEMM_CHOICE], const struct tachy_log *log)
-{
-    struct cublaslt_algo algo;
-    int err = open_shape(out, shape, 1, log);
-    if (err < 0)
-        return err;
-    struct tachy_nn_gemm *g = *out;
-    memcpy(&algo, choice, sizeof(algo));
-    int status = g->lt->check(g->handle, g->desc, g->w, g->x, g->add, g->y, &algo, g->found);
-    if (status || g->found->state != CUBLAS_OK)
-        return none(out, shape, status, log);
-    g->found->algo = algo;
-    g->n = 1;
-    return TACHY_OK;
+    if (!status && *n)
+        return TACHY_OK;
+    tachy_msg(log, TACHY_LOG_VERBOSE, "cuBLASLt: it has no algorithm for a product of %lld x %lld x %lld (status %d)",
+              (long long)shape->m, (long long)shape->n, (long long)shape->k, status);
+    tachy_nn_gemm_close(out);
+    return TACHY_ERR_UNAVAILABLE;
 }
 
 void tachy_nn_gemm_close(struct tachy_nn_gemm **pg)
@@ -199,11 +177,6 @@ int tachy_nn_gemm_run(const struct tachy_nn_gemm *g, int i, const struct tachy_n
         return status;
     return g->lt->run(g->handle, g->desc, &g->alpha, io->w, g->w, io->x, g->x, &g->beta, g->beta != 0 ? io->add : io->y, g->add,
                       io->y, g->y, &g->found[i].algo, io->workspace, g->found[i].workspace, stream);
-}
-
-void tachy_nn_gemm_choice(const struct tachy_nn_gemm *g, int i, unsigned char choice[TACHY_NN_GEMM_CHOICE])
-{
-    memcpy(choice, &g->found[i].algo, TACHY_NN_GEMM_CHOICE);
 }
 
 size_t tachy_nn_gemm_version(void)

@@ -44,11 +44,5 @@ void tachy_nn_gemm_close(struct tachy_nn_gemm **g);
 size_t tachy_nn_gemm_workspace(const struct tachy_nn_gemm *g, int i);
 // Puts the product on the stream by algorithm i. 0 or cuBLAS' status.
 int tachy_nn_gemm_run(const struct tachy_nn_gemm *g, int i, const struct tachy_nn_gemm_io *io, cuda_stream stream);
-// Algorithm i in 64 bytes, and back: for a store. The version of cuBLASLt is part of the key.
-enum { TACHY_NN_GEMM_CHOICE = 64 };
-void tachy_nn_gemm_choice(const struct tachy_nn_gemm *g, int i, unsigned char choice[TACHY_NN_GEMM_CHOICE]);
-// As open, with one stored algorithm.
-int tachy_nn_gemm_restore(struct tachy_nn_gemm **out, const struct tachy_nn_gemm_shape *shape,
-                          const unsigned char choice[TACHY_NN_GEMM_CHOICE], const struct tachy_log *log);
 // Version of the loaded library, 130002 for 13.0.2; 0: not loaded.
 size_t tachy_nn_gemm_version(void);
