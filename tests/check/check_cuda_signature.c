@@ -2,12 +2,11 @@
 
 #include "base/base.h"
 #include "preprocess/signature_cuda.h"
-#include "ref/ref_histogram.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-// Luma signatures and histograms of a batch of frames: the numbers of the CPU.
+// Luma signatures of a batch of frames: the numbers of the CPU.
 
 enum { FRAMES = 3 };
 
@@ -101,42 +100,10 @@ static void one_signature(struct check *c)
     frames_close(c, &f);
 }
 
-static void one_histogram(struct check *c)
-{
-    static const enum tachy_pix formats[] = {TACHY_PIX_GRAY8, TACHY_PIX_P010, TACHY_PIX_YUV420P10};
-    struct frames f;
-    frames_open(c, &f, formats[check_range(c, 0, 2)], check_range(c, 1, 900), check_range(c, 1, 90));
-    const struct tachy_pix_desc *d = tachy_pix_desc(f.format);
-    uint32_t twin[FRAMES][1024] = {0}, got[FRAMES * 1024] = {0};
-    int bins = d->bytes == 1 ? 256 : 1024;
-    cuda_address dst = check_gpu_put(c, got, sizeof(got));
-    struct tachy_cuda_histogram p = {.dst = dst, .width = f.w, .height = f.h, .count = FRAMES, .bytes = d->bytes,
-                                     .shift = d->shift};
-    for (int i = 0; i < FRAMES; i++) {
-        p.src[i] = f.frame[i].at;
-        p.stride[i] = (int64_t)f.frame[i].stride;
-        for (int y = 0; y < f.h; y++) {
-            const uint8_t *row = f.frame[i].data + (size_t)y * f.frame[i].stride;
-            if (d->bytes == 1)
-                tachy_ref_histogram8(twin[i], row, f.w);
-            else
-                tachy_ref_histogram16(twin[i], (const void *)row, d->shift, f.w);
-        }
-    }
-    check_gpu_launched(c, c->gpu->kernels->histogram(&p, c->gpu->stream), "histogram");
-    check_gpu_get(c, got, dst, sizeof(got));
-    for (int i = 0; i < FRAMES; i++)
-        check_case(c, !memcmp(twin[i], got + i * bins, (size_t)bins * sizeof(got[0])), "histogram %s %dx%d", d->name, f.w,
-                   f.h);
-    check_gpu_free(c, dst);
-    frames_close(c, &f);
-}
-
 CHECK_GPU_TIMED(signature, struct tachy_cuda_signature)
-CHECK_GPU_TIMED(histogram, struct tachy_cuda_histogram)
 
 // 8 frames of video-like luma: a gradient with some noise.
-static void bench(struct check *c, bool histogram, enum tachy_pix format, int w, int h)
+static void bench(struct check *c, enum tachy_pix format, int w, int h)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(format);
     size_t stride = (size_t)(w * d->bytes), all = stride * (size_t)h;
@@ -144,24 +111,21 @@ static void bench(struct check *c, bool histogram, enum tachy_pix format, int w,
     for (size_t i = 0; i < all; i++)
         data[i] = (uint8_t)(i % stride * 200 / stride + (check_rand(c) & 15));
     struct timed_signature s = {c, {.count = 8, .next_dst = 2048}};
-    struct timed_histogram t = {c, {.width = w, .height = h, .count = 8, .bytes = d->bytes, .shift = d->shift}};
     tachy_signature_layout_make(&s.p.layout, format, w, h);
-    t.p.dst = s.p.dst = check_gpu_poison(c, 8 * 4096);
+    s.p.dst = check_gpu_poison(c, 8 * 4096);
     for (int i = 0; i < 8; i++) {
-        s.p.src[i] = t.p.src[i] = check_gpu_put(c, data, all);
-        s.p.stride[i] = t.p.stride[i] = (int64_t)stride;
+        s.p.src[i] = check_gpu_put(c, data, all);
+        s.p.stride[i] = (int64_t)stride;
     }
     int rows = 0;
     for (int j = 0; j < s.p.layout.rows; j++)
         rows += s.p.layout.count[j];
     char what[64];
     snprintf(what, sizeof(what), "8 x %dx%d %s", w, h, d->name);
-    check_gpu_row(c, histogram ? "histogram" : "signature", what,
-                  histogram ? check_gpu_time(c, launch_histogram, &t) : check_gpu_time(c, launch_signature, &s),
-                  8.0 * (double)stride * (histogram ? h : rows));
+    check_gpu_row(c, "signature", what, check_gpu_time(c, launch_signature, &s), 8.0 * (double)stride * rows);
     for (int i = 0; i < 8; i++)
         check_gpu_free(c, s.p.src[i]);
-    check_gpu_free(c, t.p.dst);
+    check_gpu_free(c, s.p.dst);
     free(data);
 }
 
@@ -170,21 +134,10 @@ static void run_signature(struct check *c)
     for (int i = 0; i < check_times(c, 40); i++)
         one_signature(c);
     if (c->bench) {
-        bench(c, false, TACHY_PIX_NV12, 1920, 1080);
-        bench(c, false, TACHY_PIX_NV12, 3840, 2160);
-        bench(c, false, TACHY_PIX_P010, 7680, 4320);
-    }
-}
-
-static void run_histogram(struct check *c)
-{
-    for (int i = 0; i < check_times(c, 40); i++)
-        one_histogram(c);
-    if (c->bench) {
-        bench(c, true, TACHY_PIX_NV12, 3840, 2160);
-        bench(c, true, TACHY_PIX_P010, 3840, 2160);
+        bench(c, TACHY_PIX_NV12, 1920, 1080);
+        bench(c, TACHY_PIX_NV12, 3840, 2160);
+        bench(c, TACHY_PIX_P010, 7680, 4320);
     }
 }
 
 const struct check_op check_cuda_signature = {.name = "signature", .run = run_signature, .cuda = true};
-const struct check_op check_cuda_histogram = {.name = "histogram", .run = run_histogram, .cuda = true};
