@@ -77,6 +77,9 @@ static json_t *kept(const json_t *s)
     json_object_set_new(o, "cpu_ms", json_real(1e3 * get(s, "utilisation") * get(s, "cores") * seconds / frames));
     json_object_set(o, "utilisation", json_object_get(s, "utilisation"));
     json_object_set(o, "memory_mib", json_object_get(s, "peak_memory_mib"));
+    json_t *joules = json_object_get(json_object_get(s, "energy"), "joules_per_frame");
+    if (joules)
+        json_object_set(o, "joules", joules);
     json_array_foreach(json_object_get(s, "steps"), i, step)
         if (get(step, "calls") > 0)
             json_object_set_new(steps, text_of(step, "name"), json_real(1e3 * get(step, "busy_s") / frames));

@@ -30,6 +30,7 @@ struct tune_row {
 
 struct tune_trial {
     double fps, p99_ms, memory_mib; // fps 0: it failed
+    double joules;                  // per frame; 0: no counter can be read
     struct tune_cost cost;
     int workers, decoders, cores;   // that it had
     char why[96];                   // it failed
@@ -120,7 +121,7 @@ int tune_judge(struct tune *t, const int *at, double *quality);
 // The constants before any trial, and how far off they may be: standard deviations of their logs.
 extern const struct tune_constants tune_guess, tune_doubt;
 enum tune_part tune_part_of(const char *path);
-// Predicts the result of a setting's trial: fps, p99_ms, memory_mib. Needs t->given, t->base and row[].cost.
+// Predicts the result of a setting's trial: fps, p99_ms, memory_mib, joules. Needs t->given, t->base and row[].cost.
 void tune_predict(const struct tune *t, const int *at, struct tune_trial *out);
 
 // The number that a value stands for: the command's own for the first one, 0 if there is none.

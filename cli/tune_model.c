@@ -71,6 +71,20 @@ static double memory_of(const struct tune *t, const struct tune_cost *c, int wor
     return c->memory_mib + each * (workers - t->base.workers);
 }
 
+// The machine takes some power whatever it does, and some for each core that works; the command as given and the one that costs are
+// measured beside tell how much.
+static double joules_of(const struct tune *t, double frame_ms, double cpu_ms)
+{
+    const struct tune_trial *g = &t->given, *b = &t->base;
+    if (!(g->joules > 0) || !(b->joules > 0))
+        return 0;
+    double at[2] = {1000 / g->fps, 1000 / b->fps}, cpu[2] = {g->cost.cpu_ms, b->cost.cpu_ms}, det = at[0] * cpu[1] - at[1] * cpu[0];
+    double idle = (g->joules * cpu[1] - b->joules * cpu[0]) / det, work = (at[0] * b->joules - at[1] * g->joules) / det; // J per ms
+    if (!isfinite(idle + work) || idle < 0 || work < 0) // they differ too little
+        return g->joules * frame_ms / at[0];
+    return idle * frame_ms + work * cpu_ms;
+}
+
 void tune_predict(const struct tune *t, const int *at, struct tune_trial *out)
 {
     const struct tune_constants *k = &t->k;
@@ -87,6 +101,7 @@ void tune_predict(const struct tune *t, const int *at, struct tune_trial *out)
         sum += need[i] = pow(need[i], k->sharp);
     double frame = pow(sum, 1 / k->sharp), through = c.decode_ms + c.work_ms + batch * c.model_ms + c.write_ms;
     *out = (struct tune_trial){.fps = frame > 0 ? 1000 / frame : 0, .p99_ms = fmax(through, frame * (3 * workers + 4)),
-                               .memory_mib = memory_of(t, &c, workers), .workers = workers, .decoders = decoders, .cost = c};
+                               .memory_mib = memory_of(t, &c, workers), .workers = workers, .decoders = decoders, .cost = c,
+                               .joules = joules_of(t, frame, c.cpu_ms * crowd)};
     memcpy(out->need, need, sizeof(need));
 }

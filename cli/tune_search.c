@@ -14,8 +14,12 @@ static const double WARY = 2;             // the fit is surer than it should be
 
 double tune_score(const struct tune *t, const struct tune_trial *r)
 {
-    bool latency = !strcmp(tachy_settings_str(t->c->settings, "tune.objective"), "latency");
-    return !r->fps ? 0 : latency ? 1000 / fmax(r->p99_ms, 0.001) : r->fps;
+    const char *objective = tachy_settings_str(t->c->settings, "tune.objective");
+    if (!r->fps)
+        return 0;
+    if (!strcmp(objective, "energy"))
+        return r->joules > 0 ? 1 / r->joules : 0;
+    return !strcmp(objective, "latency") ? 1000 / fmax(r->p99_ms, 0.001) : r->fps;
 }
 
 // Why the limits refuse a trial; NULL: they do not.
@@ -120,7 +124,7 @@ static int measure_value(struct tune *t, const int *solo, int row, int v)
     if (err < 0 || tune_stopped(t))
         return err;
     r->cost[v] = got.cost;
-    r->gain[v] = got.fps / t->base.fps;
+    r->gain[v] = tune_score(t, &got) / tune_score(t, &t->base);
     snprintf(r->why[v], sizeof(r->why[v]), "%s", got.why);
     return err;
 }
@@ -204,8 +208,8 @@ static int measure_costs(struct tune *t)
     int err = trial(t, solo, t->seconds, &t->base);
     if (err < 0 || tune_stopped(t))
         return err;
-    if (!t->base.fps) {
-        message_error("the command fails with one worker and one decoder: %s", t->base.why);
+    if (!tune_score(t, &t->base)) {
+        message_error("the command fails with one worker and one decoder: %s", t->base.fps > 0 ? "its energy is not known" : t->base.why);
         return TACHY_ERR_UNAVAILABLE;
     }
     for (int i = 0; i < t->n_rows; i++) {
@@ -225,6 +229,11 @@ int tune_run_given(struct tune *t)
         return err;
     if (!t->given.fps) {
         message_error("the command as given fails: %s", t->given.why);
+        return TACHY_ERR_UNAVAILABLE;
+    }
+    if (!tune_score(t, &t->given)) {
+        message_error("--objective energy: no energy counter can be read, neither NVML's for the run's GPUs nor "
+                      "/sys/class/powercap/intel-rapl:*/energy_uj, which sudo chmod a+r opens to all users");
         return TACHY_ERR_UNAVAILABLE;
     }
     return TACHY_OK;

@@ -175,6 +175,7 @@ static void read_summary(struct tune_trial *out, const json_t *o)
     out->fps = get(o, "steady_fps") > 0 ? get(o, "steady_fps") : get(o, "frames") / get(o, "seconds");
     out->p99_ms = get(json_object_get(o, "latency_ms"), "p99");
     out->memory_mib = get(o, "peak_memory_mib");
+    out->joules = get(json_object_get(o, "energy"), "joules_per_frame");
     read_cost(&out->cost, o);
     out->cost.memory_mib = out->memory_mib;
     out->workers = (int)int_of(o, "workers");

@@ -71,6 +71,12 @@ struct tachy_model_share {
 };
 #define TACHY_MAX_MODELS 2
 
+// Energy that all programs used meanwhile, by the machine's counters.
+struct tachy_energy {
+    double joules;  // 0: not known
+    bool cpu, gpus; // whose counters are in it: the CPU's packages and their memory; the run's GPUs
+};
+
 struct tachy_summary {
     int64_t frames;          // written to the sink
     int64_t decoded;         // read from the source
@@ -113,6 +119,7 @@ struct tachy_summary {
                              // until reading ends, without a quarter of the time limit; at most the sink's rate; 0: too few frames.
                              // Frames decoded, worked on and written count by what a frame costs there; on a GPU only those worked
                              // on count
+    struct tachy_energy energy; // from the first read to the end of the flush; zeroed if no counter can be read, or with `pipeline`
 };
 
 struct tachy_progress {

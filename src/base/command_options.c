@@ -44,7 +44,7 @@ const struct tachy_option tachy_command_options[] = {
      .command_only = true, .help = "let --golden pass whatever has at least this PSNR in dB"},
     {"model.accept_licence", "accept-licence", 0, TACHY_OPT_BOOL, "no", .group = "Model", .verbs = TACHY_VERB_MODEL,
      .command_only = true, .help = "pull: get a model whose licence is not a permissive one"},
-    {"tune.objective", "objective", 0, TACHY_OPT_ENUM, "throughput", .values = "throughput|latency", .group = "Tune",
+    {"tune.objective", "objective", 0, TACHY_OPT_ENUM, "throughput", .values = "throughput|latency|energy", .group = "Tune",
      .verbs = TACHY_VERB_TUNE, .command_only = true,
      .help = "what is to be best: frames per second, or the time from a frame's arrival to its result (p99)"},
     {"tune.quality", "quality", 0, TACHY_OPT_FLOAT, "0.99", .max = 1, .arg = "SHARE", .group = "Tune",

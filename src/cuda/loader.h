@@ -80,6 +80,7 @@
       (nvml_device device, unsigned long long *reasons))                                           \
     X(power, "?nvmlDeviceGetPowerUsage", (nvml_device device, unsigned *milliwatt))                \
     X(power_limit, "?nvmlDeviceGetEnforcedPowerLimit", (nvml_device device, unsigned *milliwatt))  \
+    X(energy, "?nvmlDeviceGetTotalEnergyConsumption", (nvml_device device, unsigned long long *millijoule)) \
     X(power_default, "?nvmlDeviceGetPowerManagementDefaultLimit", (nvml_device device, unsigned *milliwatt))  \
     X(by_pci, "?nvmlDeviceGetHandleByPciBusId_v2", (const char *pci, nvml_device *device))         \
     X(persistence, "?nvmlDeviceGetPersistenceMode", (nvml_device device, int *on))                 \

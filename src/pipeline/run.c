@@ -13,6 +13,7 @@
 enum { WARM_POINTS = 8 }; // with fewer points after the warm-up, the steady rate is that of the whole run
 enum { PULL_MS = 200, PULL_LIMITED_MS = 20 }; // longest wait for a frame; in a run with a time limit
 static const double POINT_S = 0.005; // between two points of the steady rate
+static const uint64_t ENERGY_NS = 30000000000; // between two readings of energy
 
 static double since_s(uint64_t start_ns) { return (double)(tachy_now_ns() - start_ns) * 1e-9; }
 
@@ -252,6 +253,16 @@ static void give_back(struct run *r)
     atomic_fetch_add(&r->returns, 1);
 }
 
+// Counters go round; the reading at the end takes what is left.
+static void read_energy(struct run *r)
+{
+    struct tachy_energy so_far;
+    if (!r->energy || tachy_now_ns() < r->energy_ns + ENERGY_NS)
+        return;
+    r->energy_ns = tachy_now_ns();
+    tachy_energy_read(r->energy, &so_far);
+}
+
 // Pulls and writes until the end, a failure or a stop.
 static int drain(struct run *r)
 {
@@ -307,6 +318,7 @@ static int drain(struct run *r)
         report_progress(r, &ps, false);
         double t = steady_s(r);
         count_frames(r, t);
+        read_energy(r);
         end_on_time(r, t);
         tune_workers(r);
     }
@@ -347,6 +359,7 @@ static int run_frames(struct run *r)
     atomic_store(&r->damaged, tachy_source_damaged(r->p->source));
     read_figures(r, tachy_control_paused_s(r->p->control, &r->controlled), r->sum, NULL);
     r->sum->peak_memory_mib = tachy_peak_memory_mib();
+    tachy_energy_read(r->energy, &r->sum->energy);
     r->sum->steady_fps = steady_rate(r, r->sum);
     snprintf(r->sum->engine, sizeof(r->sum->engine), "%s", r->p->task->engine);
     struct progress_state ps = {.last_ns = r->start_ns};
@@ -356,6 +369,15 @@ static int run_frames(struct run *r)
     return err < 0 ? err : asked ? TACHY_ERR_INTERRUPTED : TACHY_OK;
 }
 
+static void open_energy(struct run *r, int nb_gpus)
+{
+    int gpus[TACHY_MAX_GPUS];
+    for (int i = 0; i < nb_gpus; i++)
+        gpus[i] = r->gpus_before[i].gpu;
+    r->energy_ns = tachy_now_ns();
+    r->energy = tachy_energy_open(NULL, gpus, nb_gpus, r->p->log);
+}
+
 // The run as its control sees it.
 static int run_controlled(struct run *r)
 {
@@ -363,7 +385,9 @@ static int run_controlled(struct run *r)
     tachy_system_read(&r->before, NULL);
     r->work_before_s = pipeline_work_s(r->pipeline);
     r->transfer_before_s = pipeline_transfer_s(r->stream);
-    tachy_task_gpus(r->p->task, r->gpus_before);
+    int gpus = tachy_task_gpus(r->p->task, r->gpus_before);
+    if (!r->p->pipeline) // else other runs work meanwhile
+        open_energy(r, gpus);
     for (int i = 0; i < TACHY_MAX_MODELS; i++)
         r->models_before[i] = atomic_load(&r->p->task->model[i].runs);
     r->cpu_start_ns = tachy_process_cpu_ns();
@@ -373,6 +397,7 @@ static int run_controlled(struct run *r)
         tachy_tuner_open(&r->tuner, atomic_load(&r->pipeline->active), r->tuner.most, r->p->log, tuner_now(r));
     int err = run_frames(r);
     tachy_control_end(r->p->control, &r->controlled, err, r->sum);
+    tachy_energy_close(&r->energy);
     return err;
 }
 

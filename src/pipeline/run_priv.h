@@ -4,6 +4,7 @@
 #include "pipeline/readers.h"
 #include "pipeline/resume.h"
 #include "pipeline/tuner.h"
+#include "profile/energy.h"
 #include "profile/system.h"
 #include "sink/sink_ops.h"
 
@@ -38,6 +39,8 @@ struct run {
     double counted_s;              // when they were counted last
     bool timed_out;                // the time limit has ended reading
     struct tachy_system before; // when the run began
+    struct tachy_energy_meter *energy; // NULL: not measured
+    uint64_t energy_ns;         // when it was read last
     double work_before_s, transfer_before_s; // the pipeline's then
     struct tachy_gpu_share gpus_before[TACHY_MAX_GPUS]; // the task's then
     int64_t models_before[TACHY_MAX_MODELS];

@@ -9,18 +9,19 @@
 
 enum { MAX_CORES = 16 };
 
-static FILE *open_in(const char *root, const char *path)
+const char *tachy_system_root(const char *root) { return root ? root : getenv("TACHY_SYSROOT"); }
+
+FILE *tachy_system_file(const char *root, const char *path)
 {
     char full[512];
     int n = snprintf(full, sizeof(full), "%s%s", root ? root : "", path);
     return n > 0 && (size_t)n < sizeof(full) ? fopen(full, "re") : NULL;
 }
 
-// The first number in a file; -1: there is none.
-static long long number_in(const char *root, const char *path)
+long long tachy_system_number(const char *root, const char *path)
 {
     long long v;
-    FILE *f = open_in(root, path);
+    FILE *f = tachy_system_file(root, path);
     if (!f || fscanf(f, "%lld", &v) != 1)
         v = -1;
     if (f)
@@ -34,7 +35,7 @@ static bool pressure(const char *root, const char *path, uint64_t *us)
     char line[256];
     unsigned long long total;
     bool found = false;
-    FILE *f = open_in(root, path);
+    FILE *f = tachy_system_file(root, path);
     while (f && !found && fgets(line, sizeof(line), f)) {
         found = sscanf(line, "full avg10=%*f avg60=%*f avg300=%*f total=%llu", &total) == 1;
         if (found)
@@ -49,7 +50,7 @@ static bool pressure(const char *root, const char *path, uint64_t *us)
 static void read_stall(struct tachy_system *s, const char *root)
 {
     char line[256], path[384];
-    FILE *f = open_in(root, "/proc/self/cgroup");
+    FILE *f = tachy_system_file(root, "/proc/self/cgroup");
     bool found = false;
     while (f && !found && fgets(line, sizeof(line), f)) {
         line[strcspn(line, "\n")] = '\0';
@@ -70,7 +71,7 @@ static void read_cpu(struct tachy_system *s, const char *root)
     char line[512];
     unsigned long long user, nice, system, irq, soft, steal;
     long hz = sysconf(_SC_CLK_TCK);
-    FILE *f = open_in(root, "/proc/stat");
+    FILE *f = tachy_system_file(root, "/proc/stat");
     while (f && fgets(line, sizeof(line), f) && !strncmp(line, "cpu", 3)) {
         if (line[3] != ' ')
             s->cores++;
@@ -90,12 +91,12 @@ static void read_clocks(struct tachy_system *s, const char *root)
     int cores = 0;
     for (int i = 0; i < MAX_CORES; i++) {
         snprintf(path, sizeof(path), base, i, "thermal_throttle/core_throttle_count");
-        long long n = number_in(root, path);
+        long long n = tachy_system_number(root, path);
         s->throttled += TACHY_MAX(n, 0);
         snprintf(path, sizeof(path), base, i, "cpufreq/scaling_cur_freq");
-        long long khz = number_in(root, path);
+        long long khz = tachy_system_number(root, path);
         snprintf(path, sizeof(path), base, i, "cpufreq/cpuinfo_max_freq");
-        long long most = number_in(root, path);
+        long long most = tachy_system_number(root, path);
         if (khz <= 0 || most <= 0)
             continue;
         now += (double)khz * 1e-3;
@@ -109,8 +110,7 @@ static void read_clocks(struct tachy_system *s, const char *root)
 void tachy_system_read(struct tachy_system *s, const char *root)
 {
     struct rusage u;
-    if (!root)
-        root = getenv("TACHY_SYSROOT");
+    root = tachy_system_root(root);
     memset(s, 0, sizeof(*s));
     read_stall(s, root);
     read_cpu(s, root);

@@ -1,5 +1,6 @@
 #pragma once
 #include <stdint.h>
+#include <stdio.h>
 
 // The system's counters for this process and the processor since they started; the verdict uses differences of two
 // readings. 0: not available.
@@ -16,6 +17,13 @@ struct tachy_system {
 // `root`: a folder to read instead of /. NULL: $TACHY_SYSROOT (for example the host's /proc and /sys in a container),
 // else the real root.
 void tachy_system_read(struct tachy_system *s, const char *root);
+
+// `root`, or $TACHY_SYSROOT for NULL; NULL: the real root.
+const char *tachy_system_root(const char *root);
+// A file below `root` (NULL: /), for reading; NULL: it cannot be opened.
+FILE *tachy_system_file(const char *root, const char *path);
+// The first number in such a file; -1: there is none.
+long long tachy_system_number(const char *root, const char *path);
 
 // Bytes of this process that are in RAM now; 0: the system does not say.
 int64_t tachy_resident_memory(void);

@@ -8,7 +8,7 @@
 // The figures of a bench out of its runs.
 
 enum { DRAWS = 2000 };
-static const char *const keys[] = {"fps", "p50_ms", "p95_ms", "p99_ms", "cpu_ms", "memory_mib", "utilisation"};
+static const char *const keys[] = {"fps", "p50_ms", "p95_ms", "p99_ms", "cpu_ms", "memory_mib", "utilisation", "joules"};
 
 // Of each run that has it; NULL: no memory. The caller frees it.
 static double *values_of(const json_t *runs, const char *key, size_t *n)

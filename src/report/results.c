@@ -148,6 +148,7 @@ static void add_run(struct figures *f, const json_t *o, bool steps)
     if (get(o, "frames") > 0 && get(o, "utilisation") > 0)
         add_number(f, "", "CPU time per frame", "ms", false, 1e3 * get(o, "utilisation") * get(o, "cores") * get(o, "seconds") / get(o, "frames"));
     add_figure(f, "", "peak memory", "MiB", false, json_object_get(o, "peak_memory_mib"));
+    add_figure(f, "", "energy per frame", "J", false, json_object_get(json_object_get(o, "energy"), "joules_per_frame"));
     if (steps)
         add_steps(f, json_object_get(o, "steps"));
 }
@@ -159,7 +160,8 @@ static size_t add_bench(struct figures *f, const json_t *o)
         const char *key, *name, *unit;
         bool more;
     } rows[] = {{"fps", "throughput", "fps", true}, {"p50_ms", "latency p50", "ms", false}, {"p99_ms", "latency p99", "ms", false},
-                {"cpu_ms", "CPU time per frame", "ms", false}, {"memory_mib", "peak memory", "MiB", false}};
+                {"cpu_ms", "CPU time per frame", "ms", false}, {"memory_mib", "peak memory", "MiB", false},
+                {"joules", "energy per frame", "J", false}};
     size_t i, k, first = f->run, most = 0;
     const json_t *c, *run;
     json_array_foreach(json_object_get(o, "cases"), i, c) json_array_foreach(json_object_get(c, "runs"), k, run) {

@@ -113,6 +113,16 @@ static void put_models(json_t *o, const struct tachy_summary *s)
     json_object_set_new(o, "models", all);
 }
 
+// null: it is not known.
+static json_t *energy_json(const struct tachy_summary *s)
+{
+    const struct tachy_energy *e = &s->energy;
+    if (!(e->joules > 0) || s->frames <= 0)
+        return json_null();
+    return json_pack("{s:o, s:o, s:b, s:b}", "joules", number(e->joules, 3), "joules_per_frame", number(e->joules / (double)s->frames, 6),
+                     "cpu", e->cpu, "gpus", e->gpus);
+}
+
 int tachy_summary_json_sized(size_t s_size, char **json, const struct tachy_summary *s, const char *context)
 {
     struct tachy_summary own;
@@ -149,6 +159,7 @@ int tachy_summary_json_sized(size_t s_size, char **json, const struct tachy_summ
     json_object_set_new(o, "limited_text", json_string(s->verdict.words));
     json_object_set_new(o, "verdict", verdict_json(&s->verdict));
     json_object_set_new(o, "peak_memory_mib", number(s->peak_memory_mib, 1));
+    json_object_set_new(o, "energy", energy_json(s));
     json_object_set_new(o, "workers", json_integer(s->workers));
     json_object_set_new(o, "decoders", json_integer(s->decoders));
     json_object_set_new(o, "cores", json_integer(s->cores));
@@ -240,6 +251,14 @@ static void step_lines(FILE *f, const struct tachy_summary *s)
     }
 }
 
+static void energy_line(FILE *f, const struct tachy_summary *s)
+{
+    const struct tachy_energy *e = &s->energy;
+    if (e->joules > 0 && s->frames > 0)
+        fprintf(f, "Energy: %.3g J per frame, %.0f W (%s)\n", e->joules / (double)s->frames, e->joules / s->seconds,
+                e->cpu && e->gpus ? "CPU and GPUs" : e->cpu ? "CPU" : "GPUs");
+}
+
 // Of several outputs, what each got.
 static void output_lines(FILE *f, const struct tachy_summary *s)
 {
@@ -296,6 +315,7 @@ int tachy_summary_text_sized(size_t s_size, char **text, const struct tachy_summ
         gpus_line(f, s);
         fprintf(f, "CPU: %.0f %% of %d cores, %d workers, peak memory %.0f MiB\n", 100 * s->utilisation, s->cores, s->workers,
                 s->peak_memory_mib);
+        energy_line(f, s);
         if (s->light_ratio > 0 && !s->light_stored && uses_gpu(s))
             resource_lines(f, s);
         light_line(f, s);

@@ -2,8 +2,10 @@
 keeps what it found; failures, limits and Ctrl-C."""
 import json
 import os
+import pathlib
 import signal
 import subprocess
+import threading
 import unittest
 
 import numpy as np
@@ -14,6 +16,14 @@ from common import DEPS, SANITIZER, TACHY, Case, ffmpeg, main, models, run
 SKIP = "performance.frame_skip_distance"
 # One core, with little work besides the model, so that a cheaper model is much faster.
 TASK = ("segment", "--workers", "1", "--engine-threads", "1", "--mode", "mask")
+
+
+def read_words(path):
+    """A process's command; "": it has ended, or is another user's."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 @unittest.skipIf(SANITIZER, "what is faster is another thing under sanitizers")
@@ -93,6 +103,56 @@ class Tune(Case):
         run("tune", "--import", stored, env=env)
         self.assertEqual(run("tune", "--list", env=env).stdout, run("tune", "--list", env=self.env).stdout)
         self.assertEqual(self.tune(*args, "-y", clip=clip, env=env), r)
+
+    def counter(self, value):
+        """The CPU's energy counter that tachy reads, set to `value` microjoules at once."""
+        zone = self.tmp / "root/sys/class/powercap/intel-rapl:0"
+        if not zone.exists():
+            zone.mkdir(parents=True)
+            (zone / "name").write_text("package-0\n")
+            (zone / "max_energy_range_uj").write_text("262143328850\n")
+        (zone / "new").write_text(f"{value}\n")
+        (zone / "new").replace(zone / "energy_uj")
+        return {**self.env, "TACHY_SYSROOT": str(self.tmp / "root")}
+
+    def test_energy_of_a_run_by_a_counter_that_goes_round(self):
+        env, summary = self.counter(262143000000), self.tmp / "summary.json"
+        with subprocess.Popen([TACHY, "segment", "null:64x64@30,frames=3000", "--provider", "null", "--mode", "json", "-f", "json", "-o", "-",
+                               f"--json={summary}"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as p:
+            p.stdout.readline()  # it has begun, and waits until somebody reads on
+            self.counter(71150)
+            self.assertEqual(len(p.stdout.readlines()), 2999)
+            self.assertIn("Energy: 0.000133 J per frame", p.stderr.read().decode())
+        s = json.loads(summary.read_text())
+        self.assertEqual(s["energy"], {"joules": 0.4, "joules_per_frame": 0.000133, "cpu": True, "gpus": False})
+        self.assertRegex(run("compare", summary, summary, check=False).stdout, r"energy per frame \(J\) +0.000133")
+
+    def test_least_energy_is_not_the_fastest(self):
+        """Frame skipping is faster here, and by this counter takes a hundred times the power."""
+        env, key, clip = self.counter(0), "performance.frame_skip_enabled", self.still()
+        ended = threading.Event()
+
+        def count():
+            uj = 0
+            while not ended.wait(0.001):
+                hungry = any(f"{key}=yes" in read_words(p) for p in pathlib.Path("/proc").glob("[0-9]*/cmdline"))
+                uj += 1000000 if hungry else 10000
+                self.counter(uj)
+
+        thread = threading.Thread(target=count)
+        thread.start()
+        try:
+            r = self.tune("--objective", "energy", "--only", key, clip=clip, env=env)
+        finally:
+            ended.set()
+            thread.join()
+        self.assertEqual(r["finals"][r["best"]]["settings"], {}, r)
+        self.assertRegex(r["tried"][0]["why"], "^loses")
+        self.assertGreater(r["finals"][0]["joules_per_frame"], 0)
+        (self.tmp / "root/sys/class/powercap/intel-rapl:0/energy_uj").unlink()
+        p = run("tune", "--objective", "energy", "--trial-seconds", "0.1", "--again", "--only", key, *TASK, clip, "-f", "null", "-", env=env, check=False)
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("--objective energy: no energy counter can be read", p.stderr)
 
     def test_failed_setting_is_a_result(self):
         r = self.tune("--only", "model.provider=nonsense", clip=self.still())

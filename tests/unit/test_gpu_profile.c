@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "cuda/nvtx.h"
+#include "profile/energy.h"
 #include "profile/profile_priv.h"
 #include "rows.h"
 
@@ -52,8 +53,8 @@ static int count_named(const json_t *trace, const char *ph, const char *name)
 
 TEST(sensors_over_time)
 {
-    struct fake_nvml_gpu calm = {10, 5, 1, 2, 40, 345, 3201, 80000, 100 << 20, 0x1};
-    struct fake_nvml_gpu busy = {90, 60, 3, 4, 70, 1980, 3201, 650500, 1100 << 20, 0x4 | 0x20};
+    struct fake_nvml_gpu calm = {10, 5, 1, 2, 40, 345, 3201, 80000, 100 << 20, 0x1, 0};
+    struct fake_nvml_gpu busy = {90, 60, 3, 4, 70, 1980, 3201, 650500, 1100 << 20, 0x4 | 0x20, 0};
     tachy_profile *p;
     NVML(fake_nvml_set, 0, &calm);
     NVML(fake_nvml_set, 1, &calm);
@@ -124,7 +125,7 @@ TEST(no_sensors)
 
 TEST(sensors_now)
 {
-    struct fake_nvml_gpu calm = {10, 5, 1, 2, 40, 345, 3201, 80000, 100 << 20, 0x1}, busy = {90, 60, 3, 4, 70, 1980, 3201, 650500, 1100 << 20, 0x4};
+    struct fake_nvml_gpu calm = {10, 5, 1, 2, 40, 345, 3201, 80000, 100 << 20, 0x1, 0}, busy = {90, 60, 3, 4, 70, 1980, 3201, 650500, 1100 << 20, 0x4, 0};
     char *text;
     NVML(fake_nvml_set, 0, &calm);
     NVML(fake_nvml_set, 1, &busy);
@@ -138,6 +139,35 @@ TEST(sensors_now)
     CHECK(text && !*text);
     tachy_free(text);
     NVML(fake_nvml_list, 2);
+    CHECK_INT(NVML(fake_nvml_users), 0);
+}
+
+TEST(energy_of_the_run_s_gpu)
+{
+    struct fake_nvml_gpu gpu = {.millijoule = 5000};
+    struct tachy_energy e;
+    const int first = 0, none = 99;
+    static const char nothing[] = "/nonexistent"; // of the CPU's counters
+    NVML(fake_nvml_set, 0, &gpu);
+    struct tachy_energy_meter *m = tachy_energy_open(nothing, &first, 1, NULL);
+    CHECK(m && NVML(fake_nvml_users) == 1);
+    gpu.millijoule = 7250;
+    NVML(fake_nvml_set, 0, &gpu);
+    tachy_energy_read(m, &e);
+    CHECK(near(e.joules, 2.25, 1e-9) && e.gpus && !e.cpu);
+    gpu.millijoule = 1; // the driver was started anew
+    NVML(fake_nvml_set, 0, &gpu);
+    tachy_energy_read(m, &e);
+    CHECK(e.joules == 0 && !e.gpus);
+    tachy_energy_close(&m);
+    CHECK_INT(NVML(fake_nvml_users), 0);
+    CHECK(!tachy_energy_open(nothing, &none, 1, NULL)); // there is no such GPU
+    gpu.millijoule = UINT64_MAX;
+    NVML(fake_nvml_set, 0, &gpu);
+    CHECK(!tachy_energy_open(nothing, &first, 1, NULL)); // it has no counter
+    NVML(fake_nvml_fail, 1);
+    CHECK(!tachy_energy_open(nothing, &first, 1, NULL)); // NVML does not begin
+    NVML(fake_nvml_fail, 0);
     CHECK_INT(NVML(fake_nvml_users), 0);
 }
 
@@ -466,7 +496,7 @@ TEST(ranges_reach_the_tool)
 int main(void)
 {
     static const struct test_case cases[] = {
-        TEST_CASE(sensors_over_time), TEST_CASE(no_sensors), TEST_CASE(sensors_now), TEST_CASE(events_time_two_streams),
+        TEST_CASE(sensors_over_time), TEST_CASE(no_sensors), TEST_CASE(sensors_now), TEST_CASE(energy_of_the_run_s_gpu), TEST_CASE(events_time_two_streams),
         TEST_CASE(copies_have_lanes_of_their_own), TEST_CASE(events_stay_on_the_clock), TEST_CASE(events_that_do_not_fit_are_dropped),
         TEST_CASE(kernels_and_copies), TEST_CASE(more_names_and_records_than_kept), TEST_CASE(cupti_that_refuses),
         TEST_CASE(ranges_reach_the_tool),

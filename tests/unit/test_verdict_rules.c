@@ -1,6 +1,7 @@
 #include "test.h"
 
 #include "base/base.h"
+#include "profile/energy.h"
 #include "profile/system.h"
 #include "rows.h"
 #include "profile/verdict.h"
@@ -372,6 +373,59 @@ TEST(readings_of_the_system)
     CHECK_INT(system(command), 0);
 }
 
-TEST_MAIN(TEST_CASE(transfer), TEST_CASE(decode_says_what_helps), TEST_CASE(thermal), TEST_CASE(short_of_memory), TEST_CASE(other_programs),
+static double joules(struct tachy_energy_meter *m)
+{
+    struct tachy_energy e;
+    tachy_energy_read(m, &e);
+    CHECK(!e.gpus && (e.cpu || e.joules == 0));
+    return e.joules;
+}
+
+// Packages and their memory, in a folder of our own, by counters that go round.
+TEST(energy_of_the_cpu)
+{
+#define ZONE "/sys/class/powercap/intel-rapl:"
+    char root[] = "/tmp/tachy-energy-XXXXXX", command[64];
+    struct tachy_energy_meter *m;
+    CHECK(mkdtemp(root) != NULL);
+    CHECK(!tachy_energy_open(root, NULL, 0, NULL)); // nothing is there
+    CHECK(joules(NULL) == 0);
+    put(root, ZONE "0/name", "package-0\n");
+    CHECK(!tachy_energy_open(root, NULL, 0, NULL)); // its counter cannot be read
+    put(root, ZONE "0/energy_uj", "262143000000\n");
+    put(root, ZONE "0/max_energy_range_uj", "262143328850\n");
+    put(root, ZONE "0:0/name", "core\n"); // part of the package
+    put(root, ZONE "0:0/energy_uj", "5\n");
+    put(root, ZONE "0:1/name", "dram\n");
+    put(root, ZONE "0:1/energy_uj", "1000000\n");
+    put(root, ZONE "0:1/max_energy_range_uj", "65712999613\n");
+    put(root, ZONE "1/name", "package-1\n");
+    put(root, ZONE "1/energy_uj", "7\n");
+    put(root, ZONE "2/name", "psys\n"); // has the packages in it
+    put(root, ZONE "2/energy_uj", "1\n");
+    m = tachy_energy_open(root, NULL, 0, NULL);
+    CHECK(m != NULL);
+    CHECK(joules(m) == 0);
+    put(root, ZONE "0/energy_uj", "1671150\n"); // went round: 328850 + 1671150
+    put(root, ZONE "0:0/energy_uj", "900000000\n");
+    put(root, ZONE "0:1/energy_uj", "1500000\n");
+    put(root, ZONE "1/energy_uj", "3000007\n");
+    put(root, ZONE "2/energy_uj", "800000000\n");
+    CHECK(fabs(joules(m) - (2 + 0.5 + 3)) < 1e-9);
+    put(root, ZONE "0/energy_uj", "2671150\n");
+    CHECK(fabs(joules(m) - 6.5) < 1e-9);
+    put(root, ZONE "1/energy_uj", "1\n"); // fell, and does not say where it goes on: nothing is known any more
+    CHECK(joules(m) == 0);
+    put(root, ZONE "1/energy_uj", "9000007\n");
+    CHECK(joules(m) == 0);
+    tachy_energy_close(&m);
+    CHECK(!m);
+    put(root, ZONE "0:1/energy_uj", "junk");
+    CHECK(!tachy_energy_open(root, NULL, 0, NULL)); // a part is not the whole
+    snprintf(command, sizeof(command), "rm -r %s", root);
+    CHECK_INT(system(command), 0);
+}
+
+TEST_MAIN(TEST_CASE(energy_of_the_cpu), TEST_CASE(transfer), TEST_CASE(decode_says_what_helps), TEST_CASE(thermal), TEST_CASE(short_of_memory), TEST_CASE(other_programs),
           TEST_CASE(other_programs_beside_a_short_run), TEST_CASE(known_bottlenecks), TEST_CASE(too_short_to_tell), TEST_CASE(any_figures_are_taken),
           TEST_CASE(as_text_and_json), TEST_CASE(readings_of_the_system))

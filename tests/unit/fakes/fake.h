@@ -69,10 +69,10 @@ struct fake_nvenc_state {
 };
 FAKE_API struct fake_nvenc_state *fake_nvenc(void);
 
-// Sensors of a GPU, 0 or 1; the second one has neither power nor decoder.
+// Sensors of a GPU, 0 or 1; the second one has neither power nor decoder; energy UINT64_MAX: it is not counted.
 struct fake_nvml_gpu {
     unsigned gpu, memory, encoder, decoder, celsius, sm_mhz, memory_mhz, milliwatt;
-    unsigned long long used, throttle;
+    unsigned long long used, throttle, millijoule;
 };
 FAKE_API void fake_nvml_set(int gpu, const struct fake_nvml_gpu *state);
 FAKE_API int fake_nvml_users(void);          // nvmlInit calls less nvmlShutdown calls

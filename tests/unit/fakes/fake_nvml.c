@@ -100,6 +100,12 @@ FAKE_API int nvmlDeviceGetPowerUsage(nvml_device device, unsigned *milliwatt)
     return device->index ? 3 : 0; // not supported
 }
 
+FAKE_API int nvmlDeviceGetTotalEnergyConsumption(nvml_device device, unsigned long long *millijoule)
+{
+    *millijoule = get(device).millijoule;
+    return *millijoule == UINT64_MAX ? 3 : 0;
+}
+
 FAKE_API int nvmlDeviceGetTemperature(nvml_device device, int sensor, unsigned *c)
 {
     *c = get(device).celsius;
