@@ -1,5 +1,5 @@
 #pragma once
-#include "media/media.h"
+#include <tachy/frame.h>
 
 // Conversion of a frame to another format or size (libswscale), for what is rare: a stream
 // that changes on the way, replacement backgrounds. Not part of the path to the model.

@@ -123,6 +123,8 @@ static enum tachy_mem counted_mem(const tachy_frame_pool *p)
 
 void tachy_frame_pool_account(tachy_frame_pool *p, struct tachy_memory *m)
 {
+    if (!m)
+        return;
     p->memory = tachy_memory_ref(m);
     p->cache = (struct tachy_cache){.mem = counted_mem(p), .shrink = shrink, .user = p};
     tachy_memory_add_cache(m, &p->cache);
@@ -213,8 +215,7 @@ int tachy_frame_pool_get_like(tachy_frame_pool **p, struct tachy_gpu *g, struct 
         int err = tachy_frame_pool_open_gpu(p, g, like->format, like->width, like->height);
         if (err < 0)
             return err;
-        if (m)
-            tachy_frame_pool_account(*p, m);
+        tachy_frame_pool_account(*p, m);
     }
     return tachy_frame_pool_get(*p, out);
 }

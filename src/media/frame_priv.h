@@ -1,5 +1,6 @@
 #pragma once
 #include "media/device.h"
+#include "media/media.h"
 
 // A frame with what its owner must know; only src/media sees it.
 struct tachy_frame_full {

@@ -1,6 +1,6 @@
 #pragma once
 #include "base/base.h"
-#include "media/frame_mem.h"
+#include "media/frame_pool.h"
 
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>
@@ -33,9 +33,16 @@ static inline bool tachy_time_ok(int64_t t, double tick)
 // the program has set a level itself. Sources and sinks call it when they open.
 void tachy_av_quiet(void);
 
+// A device for FFmpeg's decoders (hw_device_ctx) on the GPU's primary context, whose stream is g's.
+// Takes its own reference to g. tachy_frame_from_av() wraps the pictures of such a device.
+int tachy_av_device_open(AVBufferRef **out, struct tachy_gpu *g, const struct tachy_log *log);
+
+// Format of a picture's samples, wherever they lie.
+enum AVPixelFormat tachy_av_sw_format(const AVFrame *av);
+
 // Wraps a decoded picture without copying and takes over `av`'s references (av is left
 // blank, on success only). The format must have a counterpart. Pictures in CUDA memory become frames
-// of TACHY_DEVICE where their device is one of device.h's, in the format of their samples and without
+// of TACHY_DEVICE if tachy_av_device_open() made their device, in the format of their samples and without
 // what is cropped.
 int tachy_frame_from_av(tachy_frame **out, AVFrame *av);
 
@@ -44,21 +51,3 @@ int tachy_frame_from_av(tachy_frame **out, AVFrame *av);
 int tachy_frame_to_av(AVFrame **out, tachy_frame *f);
 // As above for a frame in GPU memory, as one of `frames`, an AVHWFramesContext of that GPU.
 int tachy_frame_to_av_gpu(AVFrame **out, tachy_frame *f, AVBufferRef *frames);
-
-// Frames of one format and size that return to the pool when their last reference goes.
-// Thread-safe. Closing while frames are out is fine: the last one frees it.
-typedef struct tachy_frame_pool tachy_frame_pool;
-int tachy_frame_pool_open(tachy_frame_pool **out, enum tachy_pix format, int width, int height);
-// A writable frame (pixels not cleared; pts, id, colour zeroed), new or used before.
-// From now on frames are counted as taken from `m`, which the pool keeps a reference of, and idle
-// ones are freed when memory is short. Frames that are out when the pool closes are no longer
-// counted. Before the first get.
-struct tachy_memory;
-void tachy_frame_pool_account(tachy_frame_pool *p, struct tachy_memory *m);
-int tachy_frame_pool_get(tachy_frame_pool *p, tachy_frame **out);
-void tachy_frame_pool_close(tachy_frame_pool **p);
-// Frames that have not come back.
-size_t tachy_frame_pool_out(tachy_frame_pool *p);
-
-// Bytes of pixels that a frame of this format and size takes.
-size_t tachy_frame_bytes(enum tachy_pix format, int width, int height);

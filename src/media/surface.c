@@ -7,11 +7,11 @@ static bool takes(enum tachy_pix f)
     return f == TACHY_PIX_NV12 || f == TACHY_PIX_P010 || f == TACHY_PIX_YUV420P || f == TACHY_PIX_YUV444P;
 }
 
-enum tachy_pix tachy_surface_format(enum tachy_pix from, enum AVPixelFormat to)
+enum tachy_pix tachy_surface_format(enum tachy_pix from, enum tachy_pix to)
 {
     if (from == TACHY_PIX_GRAY8)
-        return to == AV_PIX_FMT_YUV420P || to == AV_PIX_FMT_NV12 ? TACHY_PIX_NV12 : TACHY_PIX_NONE;
-    return takes(from) && tachy_pix_to_av(from) == to ? from : TACHY_PIX_NONE;
+        return to == TACHY_PIX_YUV420P || to == TACHY_PIX_NV12 ? TACHY_PIX_NV12 : TACHY_PIX_NONE;
+    return takes(from) && from == to ? from : TACHY_PIX_NONE;
 }
 
 // Offset of a plane after the first one, in bytes from that, and its stride.

@@ -1,7 +1,5 @@
 #pragma once
-#include "media/media.h"
-
-struct tachy_gpu;
+#include "media/frame_pool.h"
 
 // Surfaces: pictures in GPU memory that its encoder reads in place. The planes are laid out as NVENC expects, which
 // gets the address of the first one and its pitch: contiguous, chroma pairs and full chroma at the same pitch, planes
@@ -15,7 +13,7 @@ struct tachy_surface_spec {
 
 // The format of the surfaces that pictures `from` are made into without a conversion for an encoder that is
 // given pictures `to`; TACHY_PIX_NONE: there is none. Grey becomes NV12, whose chroma the maker fills.
-enum tachy_pix tachy_surface_format(enum tachy_pix from, enum AVPixelFormat to);
+enum tachy_pix tachy_surface_format(enum tachy_pix from, enum tachy_pix to);
 
 // True if this frame is such a surface.
 bool tachy_surface_is(const struct tachy_surface_spec *spec, const tachy_frame *f);

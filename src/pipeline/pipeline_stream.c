@@ -1,6 +1,6 @@
 #include "pipeline/pipeline.h"
 
-#include "media/media.h"
+#include "media/frame_pool.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -279,7 +279,8 @@ static void use_encoder(struct tachy_choice *c, const AVCodec *codec, bool nvenc
 static bool prefer_surfaces(struct tachy_choice *c, const struct tachy_sink_params *p,
                             const struct tachy_video_info *info)
 {
-    enum tachy_pix format = p->on_gpu && !c->upright ? tachy_surface_format(info->format, c->format) : TACHY_PIX_NONE;
+    enum tachy_pix format =
+        p->on_gpu && !c->upright ? tachy_surface_format(info->format, tachy_pix_from_av(c->format)) : TACHY_PIX_NONE;
     struct tachy_surface_spec spec = {p->gpu, format, info->width, info->height};
     char why[300];
     if (!format)

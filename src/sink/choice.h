@@ -1,4 +1,5 @@
 #pragma once
+#include "media/media.h"
 #include "media/surface.h"
 
 #include <tachy/sink.h>

@@ -1,4 +1,5 @@
 #pragma once
+#include "media/media.h"
 #include "media/surface.h"
 
 // The GPU side of an encoder that reads its pictures there: the GPU's context, FFmpeg's view of it, and a stream that

@@ -1,8 +1,6 @@
 #pragma once
+#include "media/media.h"
 #include "media/surface.h"
-
-#include <libavcodec/avcodec.h>
-#include <stddef.h>
 
 // The encoders of NVIDIA's GPUs (NVENC) in the place of x264 and x265. FFmpeg has them wherever it was built
 // with them; whether a GPU has one shows when an encoder is opened.

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libavformat/avio.h>
 #include <libavutil/error.h>
 #include <libavutil/mem.h>
 #include <limits.h>

@@ -1,7 +1,7 @@
 #pragma once
 #include "base/base.h"
 
-#include <libavformat/avio.h>
+struct AVIOContext; // of libavformat/avio.h
 
 // One output file, written under a temporary name (a hidden .NAME.tachy-PID-N.part in the same folder) and renamed when
 // complete. Standard output, devices and FIFOs are written directly. Use from one thread.
@@ -53,5 +53,5 @@ int tachy_output_finish(struct tachy_output *o);
 void tachy_output_close(struct tachy_output *o);
 
 // An AVIOContext that writes to `o`; free with tachy_output_avio_free().
-int tachy_output_avio(struct tachy_output *o, AVIOContext **pb);
-void tachy_output_avio_free(AVIOContext **pb);
+int tachy_output_avio(struct tachy_output *o, struct AVIOContext **pb);
+void tachy_output_avio_free(struct AVIOContext **pb);

@@ -3,6 +3,7 @@
 #include "base/numeric.h"
 #include "media/filter.h"
 #include "media/frame_mem.h"
+#include "media/side.h"
 #include "sink/sink_ops.h"
 
 #include <stdio.h>

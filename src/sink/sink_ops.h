@@ -1,11 +1,11 @@
 #pragma once
 #include "base/base.h"
-#include "media/media.h"
-#include "media/side.h"
 #include "media/surface.h"
 #include "sink/record.h"
 
 #include <tachy/sink.h>
+
+typedef struct tachy_side tachy_side; // media/side.h
 
 // Supplies a join with the streams besides the video: `more` reads into s->side everything before a time of the video
 // (INFINITY: all there is). It may return TACHY_ERR_INTERRUPTED.

@@ -1,5 +1,6 @@
 #include "base/clock.h"
 #include "base/thread.h"
+#include "media/side.h"
 #include "sink/sink_ops.h"
 
 #include <signal.h>

@@ -1,5 +1,6 @@
 #pragma once
 #include "media/device.h"
+#include "media/side.h"
 #include "source/camera.h"
 #include "source/source_ops.h"
 

@@ -1,6 +1,7 @@
 #include "source/source_ops.h"
 
 #include "media/filter.h"
+#include "media/side.h"
 #include "source/order.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 #include "base/clock.h"
 #include "base/path.h"
+#include "media/side.h"
 #include "source/source_ops.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
 #include "base/clock.h"
+#include "media/media.h"
 #include "source/counter.h"
 #include "source/source_ops.h"
 

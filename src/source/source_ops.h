@@ -1,10 +1,10 @@
 #pragma once
 #include "base/base.h"
-#include "media/media.h"
-#include "media/side.h"
 
 #include <stdatomic.h>
 #include <tachy/source.h>
+
+typedef struct tachy_side tachy_side; // media/side.h
 
 // Interface of a source backend. source.c validates parameters, numbers the frames, applies every_nth and max_frames,
 // and forwards; backends stay short.

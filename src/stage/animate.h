@@ -1,6 +1,6 @@
 #pragma once
 #include "animate/face.h"
-#include "media/media.h"
+#include "media/frame_pool.h"
 #include "stage/stage.h"
 
 // A face moves a portrait: what the stage `drive` says of each item, and what the two forms of `animate` make of it.

@@ -1,6 +1,6 @@
 #pragma once
 #include "cuda/gpu.h"
-#include "media/media.h"
+#include "media/frame_pool.h"
 
 // Work queued on a GPU stream that may not have finished: parts, numbered from 1, each with the frames that are kept
 // for it. Parts finish in order. One thread adds to it; every thread may wait for a part. Nobody waits in the driver:

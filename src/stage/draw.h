@@ -1,5 +1,5 @@
 #pragma once
-#include "media/media.h"
+#include "media/frame_pool.h"
 #include "postprocess/overlay.h"
 #include "stage/stage.h"
 

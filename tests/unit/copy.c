@@ -6,6 +6,7 @@
 // rgba, yuva420p, yuva444p10le; alpha is a ramp from left to right), -stop N (stops as if interrupted after N frames),
 // -incidental (alpha may be dropped), -lines (one JSON line per frame). Prints one line: name, bytes and frames. The
 // exit status is the negated error code.
+#include "media/media.h"
 #include "sink/sink_ops.h"
 #include "source/source_ops.h"
 

@@ -5,6 +5,7 @@
 #include "cuda/kernels.h"
 #include "cuda/mem.h"
 #include "media/convert.h"
+#include "media/media.h"
 #include "postprocess/fit_cuda.h"
 #include "ref/ref_resample.h"
 
