@@ -33,11 +33,7 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
     struct animate *a = tachy_stage_priv(st);
     animate_video(tachy_stage_priv(tachy_stage_before(st, "drive")), video);
-    tachy_frame_pool_close(&a->pool);
-    int err = tachy_frame_pool_open(&a->pool, video->format, video->width, video->height);
-    if (err == TACHY_OK && st->task->memory)
-        tachy_frame_pool_account(a->pool, st->task->memory);
-    return err;
+    return tachy_stage_pool(st, &a->pool, video->format, video->width, video->height);
 }
 
 static void close(struct tachy_stage *st)

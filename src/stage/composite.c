@@ -155,7 +155,6 @@ int tachy_composite_start(struct tachy_stage *st, struct tachy_video_info *video
 {
     struct tachy_composite_stage *c = tachy_stage_priv(st);
     const struct tachy_video_info in = *video;
-    tachy_frame_pool_close(&c->pool); // of the pipeline before
     int err = tachy_composite_output(&c->params, &in, &c->out);
     if (!c->beside)
         *video = c->out;
@@ -190,11 +189,7 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
     struct tachy_composite_stage *c = tachy_stage_priv(st);
     int err = tachy_composite_start(st, video);
-    if (err == TACHY_OK)
-        err = tachy_frame_pool_open(&c->pool, video->format, video->width, video->height);
-    if (err == TACHY_OK && st->task->memory)
-        tachy_frame_pool_account(c->pool, st->task->memory);
-    return err;
+    return err < 0 ? err : tachy_stage_pool(st, &c->pool, video->format, video->width, video->height);
 }
 
 int tachy_composite_worker_open(struct tachy_stage *st, int batch, void **worker)

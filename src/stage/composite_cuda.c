@@ -408,12 +408,7 @@ int composite_cuda_start(struct tachy_stage *st, struct tachy_video_info *video)
     if (err == TACHY_OK && !tachy_composite_cuda_takes(&p, format))
         err = tachy_fail(st->task->log, TACHY_ERR_UNSUPPORTED,
                          "--device cuda does not take pictures of %s: use --device cpu", d ? d->name : "this format");
-    if (err == TACHY_OK)
-        err = tachy_frame_pool_open_mem(&c->base.pool, st->task->devices->list[0].gpu, TACHY_PINNED, made_format(c),
-                                        video->width, video->height);
-    if (err == TACHY_OK && st->task->memory)
-        tachy_frame_pool_account(c->base.pool, st->task->memory);
-    return err;
+    return err < 0 ? err : device_host_pool(st, &c->base.pool, made_format(c), video->width, video->height);
 }
 
 static int surfaces(struct tachy_stage *st, const struct tachy_surface_spec *spec)
@@ -449,9 +444,7 @@ int composite_cuda_part_open(struct tachy_stage *st, int batch, void **part)
     if (err == TACHY_OK && c->base.params.mode == TACHY_MODE_JSON)
         err = tachy_composite_open(&p->lines, &c->base.params);
     if (err == TACHY_OK)
-        err = tachy_frame_pool_open_gpu(&p->surfaces, g->gpu, made_format(c), c->base.out.width, c->base.out.height);
-    if (err == TACHY_OK)
-        tachy_frame_pool_account(p->surfaces, g->task->memory);
+        err = device_pool(g, &p->surfaces, made_format(c), c->base.out.width, c->base.out.height);
     if (err < 0) {
         composite_cuda_part_close(p);
         *part = NULL;

@@ -6,6 +6,23 @@ enum {
     MOST_OUT = 56,
 };
 
+int device_host_pool(const struct tachy_stage *st, tachy_frame_pool **pool, enum tachy_pix format, int width, int height)
+{
+    tachy_frame_pool_close(pool);
+    int err = tachy_frame_pool_open_mem(pool, st->task->devices->list[0].gpu, TACHY_PINNED, format, width, height);
+    if (err == TACHY_OK)
+        tachy_frame_pool_account(*pool, st->task->memory);
+    return err;
+}
+
+int device_pool(const struct device_worker *g, tachy_frame_pool **pool, enum tachy_pix format, int width, int height)
+{
+    int err = tachy_frame_pool_open_gpu(pool, g->gpu, format, width, height);
+    if (err == TACHY_OK)
+        tachy_frame_pool_account(*pool, g->task->memory);
+    return err;
+}
+
 void device_out_close(struct device_out *o) { tachy_frame_pool_close(&o->surfaces); }
 
 int device_out_open(struct device_out *o, struct tachy_stage *st, const struct tachy_surface_spec *spec)
@@ -30,10 +47,7 @@ int device_out_get(const struct device_out *o, const struct task_device *device,
 int device_painter_open(struct device_painter *t, struct device_worker *g, enum tachy_pix format, int width, int height)
 {
     t->g = g;
-    int err = tachy_frame_pool_open_gpu(&t->surfaces, g->gpu, format, width, height);
-    if (err == TACHY_OK)
-        tachy_frame_pool_account(t->surfaces, g->task->memory);
-    return err;
+    return device_pool(g, &t->surfaces, format, width, height);
 }
 
 void device_painter_close(struct device_painter *t) { tachy_frame_pool_close(&t->surfaces); }

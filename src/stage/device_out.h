@@ -2,6 +2,11 @@
 #include "media/surface.h"
 #include "stage/device.h"
 
+// As tachy_stage_pool(), for pinned memory of the host, which the task's devices copy into directly.
+int device_host_pool(const struct tachy_stage *st, tachy_frame_pool **pool, enum tachy_pix format, int width, int height);
+// A pool in the worker's device's memory, counted in the task's.
+int device_pool(const struct device_worker *g, tachy_frame_pool **pool, enum tachy_pix format, int width, int height);
+
 // Destination of a stage's finished pictures: surfaces that an encoder reads on a device, or pinned host memory. A
 // surface is complete when its item is synced, before the encoder gets it, and returns to the pool when the encoder has
 // read it; so neither waits for the other's stream.

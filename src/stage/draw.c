@@ -43,11 +43,7 @@ void tachy_draw_close(struct tachy_stage *st)
 static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
     struct tachy_draw *d = tachy_stage_priv(st);
-    tachy_frame_pool_close(&d->pool);
-    int err = tachy_frame_pool_open(&d->pool, video->format, video->width, video->height);
-    if (err == TACHY_OK && st->task->memory)
-        tachy_frame_pool_account(d->pool, st->task->memory);
-    return err;
+    return tachy_stage_pool(st, &d->pool, video->format, video->width, video->height);
 }
 
 static int worker_open(struct tachy_stage *st, int batch, void **worker)

@@ -77,12 +77,7 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
 static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
     struct tachy_draw *d = tachy_stage_priv(st);
-    tachy_frame_pool_close(&d->pool);
-    int err = tachy_frame_pool_open_mem(&d->pool, st->task->devices->list[0].gpu, TACHY_PINNED, video->format, video->width,
-                                        video->height);
-    if (err == TACHY_OK && st->task->memory)
-        tachy_frame_pool_account(d->pool, st->task->memory);
-    return err;
+    return device_host_pool(st, &d->pool, video->format, video->width, video->height);
 }
 
 static void part_close(void *part)

@@ -100,9 +100,8 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
     struct hole *h = tachy_stage_priv(st);
     int err = tachy_matte_make(&h->still, video, draw, st);
-    tachy_frame_pool_close(&h->pool);
     if (err == TACHY_OK)
-        err = tachy_frame_pool_open(&h->pool, TACHY_PIX_GRAY8, video->width, video->height);
+        err = tachy_stage_pool(st, &h->pool, TACHY_PIX_GRAY8, video->width, video->height);
     st->item_bytes = (size_t)video->width * (size_t)video->height;
     return err;
 }

@@ -1,5 +1,5 @@
 #include "inpaint/carry.h"
-#include "media/media.h"
+#include "media/frame_pool.h"
 #include "postprocess/overlay.h"
 #include "stage/filler.h"
 #include "stage/hole.h"
@@ -69,11 +69,7 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
     p->filler.rotation = video->rotation;
     p->filler.flip = video->flipped;
     tachy_pair_size(st, &p->flow_width, &p->flow_height);
-    tachy_frame_pool_close(&p->pool);
-    int err = tachy_frame_pool_open(&p->pool, video->format, video->width, video->height);
-    if (err == TACHY_OK && st->task->memory)
-        tachy_frame_pool_account(p->pool, st->task->memory);
-    return err;
+    return tachy_stage_pool(st, &p->pool, video->format, video->width, video->height);
 }
 
 // ---- A stream ----

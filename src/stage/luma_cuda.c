@@ -2,6 +2,7 @@
 #include "stage/pair.h"
 
 #include "cuda/mem.h"
+#include "stage/device_out.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -89,13 +90,8 @@ static int surface_of(struct device_group *p, tachy_frame **out)
     struct device_worker *g = p->g;
     struct luma_worker *w = (struct luma_worker *)(void *)g->set;
     tachy_frame_pool **pool = &w->on[device_index(g->set->devices, g->device)].surfaces;
-    if (!*pool) {
-        int err = tachy_frame_pool_open_gpu(pool, g->gpu, TACHY_PIX_GRAY8, l->width, l->height);
-        if (err < 0)
-            return err;
-        tachy_frame_pool_account(*pool, g->task->memory);
-    }
-    return tachy_frame_pool_get(*pool, out);
+    int err = *pool ? TACHY_OK : device_pool(g, pool, TACHY_PIX_GRAY8, l->width, l->height);
+    return err < 0 ? err : tachy_frame_pool_get(*pool, out);
 }
 
 static int queue_one(struct device_group *p, struct tachy_item *item)

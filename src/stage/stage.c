@@ -72,6 +72,15 @@ int tachy_stages_start(tachy_task *t, const struct tachy_video_info *in, struct 
     return err;
 }
 
+int tachy_stage_pool(const struct tachy_stage *st, tachy_frame_pool **pool, enum tachy_pix format, int width, int height)
+{
+    tachy_frame_pool_close(pool);
+    int err = tachy_frame_pool_open(pool, format, width, height);
+    if (err == TACHY_OK)
+        tachy_frame_pool_account(*pool, st->task->memory);
+    return err;
+}
+
 void tachy_task_count(tachy_task *t, struct tachy_rows *steps)
 {
     for (int i = 0; i < t->nb_stages; i++) {

@@ -1,4 +1,5 @@
 #pragma once
+#include "media/frame_pool.h"
 #include "profile/rows.h"
 #include "stage/stage_ops.h"
 
@@ -24,6 +25,9 @@ void tachy_task_count(tachy_task *t, struct tachy_rows *steps);
 struct tachy_stage *tachy_stage_before(const struct tachy_stage *st, const char *name);
 // The part of a stream's frames that each eye is, frame pixels as stored; returns how many eyes there are.
 int tachy_eye_regions(const struct tachy_video_info *video, struct tachy_rect region[TACHY_MAX_EYES]);
+// In start(): opens a pool of frames of the host's that the stage makes, counted in the task's memory. *pool is closed
+// before, if it is open.
+int tachy_stage_pool(const struct tachy_stage *st, tachy_frame_pool **pool, enum tachy_pix format, int width, int height);
 // Adds to tachy_task.describe what of a stage's settings changes its speed or its results.
 void tachy_task_describe(tachy_task *t, const char *format, ...) TACHY_PRINTF(2, 3);
 
