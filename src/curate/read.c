@@ -1,6 +1,7 @@
 #include "base/clock.h"
 #include "curate/curate.h"
 #include "source/source_options.h"
+#include "task/task.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -211,6 +212,8 @@ static int read_file(struct curate *c, struct input *in)
     int gpus[TACHY_MAX_GPUS], n = 0;
     struct tachy_source_params p = {.url = in->file->path, .stop = stop_flag(c), .log = &why};
     tachy_source_read_settings(&p, c->set);
+    for (int i = 0; i < c->nb_tasks; i++) // what wants them there copies them
+        p.on_gpu = p.on_gpu && tachy_task_frames_on_gpu(tachy_tasks[c->task[i].index], c->task[i].set);
     if (tachy_settings_bool(c->set, "curate.fast_mode") && !tachy_settings_is_set(c->set, "input.every_nth"))
         p.every_nth = 3;
     int err = tachy_gpus_asked(c->set, gpus, &n, c->log);

@@ -234,6 +234,7 @@ static int open_source(const tachy_job *j, struct job_work *w)
         .log = j->p.log,
     };
     tachy_source_read_settings(&p, j->set);
+    p.on_gpu = p.on_gpu && tachy_task_frames_on_gpu(j->ops, j->set);
     int err = tachy_source_open(&w->source, &p);
     if (err < 0 && stopped(j))
         return tachy_fail(j->p.log, TACHY_ERR_INTERRUPTED, "interrupted before the first frame%s",

@@ -1,10 +1,12 @@
 #include "base/options.h"
+#include "engine/engine_ops.h"
 #include "engine/engine_options.h"
 #include "stage/infer_priv.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <tachy/gpu.h>
 
 // A network as two stages, preprocess and model. The first has the network, the second the workers and the states.
 
@@ -15,11 +17,26 @@ struct tachy_infer *tachy_infer_of(const struct tachy_stage *st)
 
 // ---- The network ----
 
+int tachy_infer_setup(struct tachy_engine_setup *e, const struct tachy_stage *st, const tachy_settings *s)
+{
+    int ids[TACHY_MAX_GPUS], n = 0, err = tachy_engine_setup_read(e, s);
+    if (err == TACHY_OK && st->task->offloads)
+        err = tachy_gpus_asked(s, ids, &n, st->task->log);
+    if (n > 1)
+        return tachy_fail(st->task->log, TACHY_ERR_UNSUPPORTED, "%s: frames stay on the CPU here, and networks run on one GPU: name it "
+                          "with --gpu-id in place of --gpus", st->task->name);
+    if (n) {
+        e->device = "cuda";
+        e->gpu = ids[0];
+    }
+    return err;
+}
+
 static int copy_settings(struct tachy_infer *in, const tachy_settings *set)
 {
     const char *dir = tachy_settings_str(set, "model.dir");
     in->model_dir = dir ? strdup(dir) : NULL;
-    int err = dir && !in->model_dir ? TACHY_ERR_NOMEM : tachy_engine_setup_read(&in->setup, set);
+    int err = dir && !in->model_dir ? TACHY_ERR_NOMEM : tachy_infer_setup(&in->setup, in->st, set);
     const char *name = tachy_settings_str(set, "model.name");
     in->automatic = name && !strcmp(name, TACHY_MODEL_AUTO);
     in->named = (tachy_settings_is_set(set, "model.name") && !in->automatic) || tachy_settings_is_set(set, "model.card");
@@ -95,7 +112,9 @@ int infer_open_first(struct tachy_infer *in)
         err = infer_net_describe(in, net);
     if (err < 0)
         return err;
-    // The other workers' engines are of the provider that was picked.
+    // The other workers' engines, and those of the card's other networks, are of the provider and on the device that were picked.
+    if (in->setup.device && !net->first->on_gpu)
+        in->setup.device = "cpu";
     free(in->setup.provider);
     in->setup.provider = strdup(tachy_engine_provider(net->first));
     return in->setup.provider ? TACHY_OK : TACHY_ERR_NOMEM;

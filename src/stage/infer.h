@@ -9,6 +9,10 @@
 // boxes, classes). A decode stage finds the network with tachy_infer_of() and gets the tensors of each piece with
 // tachy_infer_output(); what they mean is on the card. Settings: model.*.
 
+// Reads the setup of a stage's networks, whose tensors are the host's: with --device cuda they run on the GPU if the frames do not
+// go there (tachy_task.offloads). As tachy_engine_setup_read(); TACHY_ERR_UNSUPPORTED: several GPUs are asked for.
+int tachy_infer_setup(struct tachy_engine_setup *e, const struct tachy_stage *st, const tachy_settings *s);
+
 extern const struct tachy_stage_ops tachy_stage_preprocess, tachy_stage_preprocess_cuda;
 extern const struct tachy_stage_ops tachy_stage_model, tachy_stage_model_cuda;
 

@@ -32,11 +32,9 @@ int lips_read(struct lips_params *p, struct tachy_stage *st, const tachy_setting
     p->lags = (int)tachy_settings_int(s, "avsync.frames");
     if (!card)
         return TACHY_OK;
-    if (st->task->devices)
-        return tachy_fail(p->log, TACHY_ERR_UNSUPPORTED, "--sync-network runs on the CPU; leave --device cuda out");
     int err = tachy_family_read(&p->family, card, "avsync", p->log);
     if (err == TACHY_OK)
-        err = tachy_engine_setup_read(&p->setup, s);
+        err = tachy_infer_setup(&p->setup, st, s);
     if (err == TACHY_OK)
         tachy_task_describe(st->task, " %s frames %d", p->family.name, p->lags);
     return err;

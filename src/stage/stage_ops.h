@@ -256,6 +256,7 @@ struct tachy_task {
     struct tachy_task_model model[2]; // that the stage preprocess chooses from
     struct tachy_infer *opened;   // by a stage before preprocess, which takes it over; NULL: none
     struct task_devices *devices; // stage/device.h, of the first stage; NULL: all is the host's
+    bool offloads;       // frames are on the host, and networks run on a GPU all the same (tachy_infer_setup())
     const char *input;   // of the stream that runs, as the job names it; NULL: nobody said. Whoever starts a run sets it
     bool values;         // frames have named values, each the same ones: text without regions tells them
     char *settings;      // that it was opened with: a JSON object, text by path; NULL: none

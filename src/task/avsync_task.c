@@ -17,6 +17,18 @@ static const struct tachy_task_stage stages[] = {
     {0},
 };
 
+// The networks of --sync-network see lips in frames of host memory.
+static const struct tachy_task_stage seen[] = {
+    {&tachy_stage_track, NULL},
+    {&tachy_stage_avsync, NULL},
+    {0},
+};
+
+static const struct tachy_task_stage *choose(const tachy_settings *s)
+{
+    return tachy_settings_str(s, "avsync.network") ? seen : stages;
+}
+
 static const struct tachy_example examples[] = {
     {"tachy avsync talk.mp4", "says how late the sound is, and writes talk.avsync.jsonl: a line per window of 10 s"},
     {"tachy avsync talk.mp4 --fix fixed.mp4 -f null -", "talk.mp4 with its sound where the mouth says"},
@@ -37,6 +49,7 @@ const struct tachy_task_ops tachy_task_avsync = {
     .options = options,
     .shared = tachy_track_options,
     .stages = stages,
+    .choose = choose,
     .text = true,
     .hears = true,
 };

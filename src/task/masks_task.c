@@ -49,6 +49,5 @@ const struct tachy_task_ops tachy_task_masks = {
     .options = options,
     .shared = tachy_model_options,
     .stages = stages,
-    .host = true,
     .check = check,
 };

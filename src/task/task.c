@@ -99,6 +99,21 @@ const struct tachy_option *tachy_task_at_end(const struct tachy_task_ops *ops, c
     return NULL;
 }
 
+static const struct tachy_task_stage *stages_of(const struct tachy_task_ops *ops, const tachy_settings *s)
+{
+    return ops->choose ? ops->choose(s) : ops->stages;
+}
+
+static bool asks_gpu(const tachy_settings *s) { return !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"); }
+
+bool tachy_task_frames_on_gpu(const struct tachy_task_ops *ops, const tachy_settings *s)
+{
+    const struct tachy_task_stage *stage = stages_of(ops, s);
+    while (stage->cpu && !stage->cuda)
+        stage++;
+    return stage->cuda && asks_gpu(s);
+}
+
 int tachy_task_check(const struct tachy_task_ops *ops, const tachy_settings *s, const struct tachy_log *log)
 {
     const struct tachy_option *o = tachy_task_at_end(ops, s);
@@ -106,7 +121,7 @@ int tachy_task_check(const struct tachy_task_ops *ops, const tachy_settings *s, 
         return tachy_fail(log, TACHY_ERR_INVAL, "--%s is over all inputs, one after the other; leave --parallel out", o->name);
     if (o && tachy_settings_bool(s, "output.resume"))
         return tachy_fail(log, TACHY_ERR_INVAL, "--%s is over all frames of one run; leave --resume out", o->name);
-    if (ops->host && !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
+    if (ops->host && asks_gpu(s))
         return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "%s runs on the CPU only: leave --device cuda out", ops->info.name);
     return ops->check ? ops->check(s, log) : TACHY_OK;
 }
@@ -127,9 +142,10 @@ int tachy_task_make(tachy_task **out, const char *name, const tachy_settings *se
     t->eyes = 1;
     t->pinned = -1;
     err = keep_settings(t, settings, TACHY_VERB_RUN | TACHY_VERB_TASK(k));
-    bool cuda = !strcmp(tachy_settings_str(settings, "gpu.device"), "cuda");
+    bool cuda = tachy_task_frames_on_gpu(ops, settings);
+    t->offloads = !cuda && asks_gpu(settings);
     if (err == TACHY_OK)
-        err = add_stages(t, ops->choose ? ops->choose(settings) : ops->stages, cuda, settings);
+        err = add_stages(t, stages_of(ops, settings), cuda, settings);
     const char *dir = tachy_settings_str(settings, "debug.save_stage");
     if (err == TACHY_OK && dir)
         err = tachy_stage_save_open(&t->save, dir, tachy_settings_int(settings, "debug.save_frames"), t, settings, log);

@@ -19,7 +19,7 @@ struct tachy_task_ops {
     bool text;                             // it writes text only: JSON lines, unless the output's name or format says CSV
     bool mends;                            // its pictures are the frames themselves, mended: curate keeps them as such
     bool hears;                            // reads the sound of tachy_task.input as well, so that it serves one input
-    bool host;                             // its stages have no form for devices: --device cuda is refused
+    bool host;                             // nothing of it runs on a GPU: --device cuda is refused
     // Checks the settings for contradictions before anything is opened: TACHY_ERR_INVAL, after a message. NULL: nothing
     // to check.
     int (*check)(const tachy_settings *s, const struct tachy_log *log);
@@ -36,6 +36,10 @@ int tachy_task_find(const char *name, const struct tachy_log *log);
 
 // The first row of the task's section that is set and is about all inputs together (tachy_option.at_end); NULL: there is none.
 const struct tachy_option *tachy_task_at_end(const struct tachy_task_ops *ops, const tachy_settings *s);
+
+// True if --device cuda puts the frames on a GPU: a stage of these settings has a form for devices. Else frames stay in host memory,
+// and only networks run on the GPU.
+bool tachy_task_frames_on_gpu(const struct tachy_task_ops *ops, const tachy_settings *s);
 
 // Checks that the task can run with these settings, before anything is opened: TACHY_ERR_INVAL or
 // TACHY_ERR_UNSUPPORTED, after a message.

@@ -1,6 +1,7 @@
 """tachy avsync: offsets and correlations against NumPy's, known shifts, another's sound, a corrected file, inputs without sound or face."""
 import csv
 import json
+import os
 import subprocess
 
 import cv2
@@ -251,6 +252,10 @@ class Networks(common.Case):
         a, b = self.lines(clip), self.lines(self.tmp / "fast.mkv")
         self.assertEqual(a[-1]["offset_ms"], b[-1]["offset_ms"])
         self.assertLess(abs(a[-1]["distance"] - b[-1]["distance"]), 0.02 * a[-1]["distance"])
+        on_gpu = {**os.environ, "LD_LIBRARY_PATH": f"{common.FAKES}:{os.environ['LD_LIBRARY_PATH']}"}
+        said = run("avsync", "--sync-network", self.card, clip, "-o", self.tmp / "gpu.jsonl", "--device", "cuda", env=on_gpu).stderr
+        self.assertIn("the model stays on the CPU, because", said)  # for this build's kernels it is no real GPU
+        self.assertEqual([json.loads(line) for line in (self.tmp / "gpu.jsonl").read_text().splitlines()], a)
         run("avsync", "--sync-network", self.card, clip, "-o", self.tmp / "out.csv", "--sync-frames", "4")
         rows = list(csv.DictReader((self.tmp / "out.csv").read_text().splitlines()))
         self.assertLessEqual(abs(float(rows[-1]["offset_ms"])), 160)

@@ -4,6 +4,8 @@ import collections
 import json
 import os
 
+import lama_networks
+import sam_networks
 from common import DEPS, FAKES, Case, main, models, run
 from terminal import Terminal
 
@@ -73,6 +75,24 @@ class Gpu(Case):
         self.assertEqual(p.returncode, 1, p.stderr)
         self.assertIn("`pip download onnxruntime-gpu` has it", p.stderr)
         self.assertNotIn("CUDA", run("segment", SPEC, "--device", "cpu", "--provider", "cpu", "-f", "null", "-", env=with_fakes()).stderr)
+
+    def test_networks_of_tasks_with_frames_on_the_host(self):
+        # They alone are for the GPU, which this build's kernels take for no real one: then they stay on the CPU, with the same result.
+        sam_networks.make(self.tmp, 128)
+        fill, clip = lama_networks.make(self.tmp, 64), "null:128x96@30,frames=2"
+        for args in (["masks", "--model", self.tmp / "sam.onnx", "--point", "40,30"], ["inpaint", "--fill", fill, "--hole", "40,30,20,10"]):
+            args += ["-f", "hash" if args[0] == "inpaint" else "json"]
+            out = [self.tmp / f"{args[0]}-{n}" for n in ("host", "gpu")]
+            run(*args, clip, "-o", out[0], "--device", "cpu")
+            said = run(*args, clip, "-o", out[1], "--device", "cuda", env=with_fakes()).stderr
+            self.assertIn("the model stays on the CPU, because", said)
+            self.assertEqual(out[0].read_text(), out[1].read_text())
+            p = run(*args, clip, "-f", "null", "-", "--device", "cuda", "--precision", "fp16", env=with_fakes(), check=False)
+            self.assertEqual(p.returncode, 1, p.stderr)
+            p = run(*args, clip, "-f", "null", "-", "--device", "cuda", env=WITHOUT, check=False)
+            self.assertIn("the CUDA driver (libcuda.so.1) was not found", p.stderr)
+        p = run("inpaint", "--hole", "40,30,20,10", clip, "-f", "null", "-", "--device", "cuda", env=with_fakes(), check=False)
+        self.assertIn("leave --device cuda out", p.stderr)
 
     def test_device_auto(self):
         args = ["segment", SPEC, "--focus", "off", "--provider", "null", "-f", "null", "-v", "verbose", "-"]
