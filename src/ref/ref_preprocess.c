@@ -67,27 +67,6 @@ static void bilinear_c(const struct tachy_pre_grid *g, const struct tachy_pre_st
     }
 }
 
-uint16_t tachy_ref_half(float v)
-{
-    union {
-        float f;
-        uint32_t u;
-    } in = {.f = v}, magic;
-    uint16_t sign = (uint16_t)(in.u >> 16 & 0x8000);
-    in.u &= 0x7fffffff;
-    if (in.u > 0x7f800000) // NaN
-        return (uint16_t)(sign | 0x7e00);
-    if (in.u >= 0x477ff000) // 65520 and above
-        return (uint16_t)(sign | 0x7c00);
-    if (in.u < 0x38800000) { // below 2^-14: subnormal; adding 0.5 rounds to multiples of 2^-24
-        magic.f = 0.5f;
-        in.f += magic.f;
-        return (uint16_t)(sign | (uint16_t)(in.u - magic.u));
-    }
-    uint32_t odd = in.u >> 13 & 1;
-    return (uint16_t)(sign | (uint16_t)((in.u - 0x38000000 + 0xfff + odd) >> 13));
-}
-
 static inline void store(enum tachy_dtype t, void *dst, size_t i, float v)
 {
     if (t == TACHY_F32)

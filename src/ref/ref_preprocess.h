@@ -98,7 +98,26 @@ extern const struct tachy_pre_kernels tachy_ref_preprocess;
 size_t tachy_pre_scratch(const struct tachy_pre_plane *p);
 
 // IEEE 754 binary16 of a float, rounded to nearest even; too large becomes infinity.
-uint16_t tachy_ref_half(float v);
+static inline uint16_t tachy_ref_half(float v)
+{
+    union {
+        float f;
+        uint32_t u;
+    } in = {.f = v}, magic;
+    uint16_t sign = (uint16_t)(in.u >> 16 & 0x8000);
+    in.u &= 0x7fffffff;
+    if (in.u > 0x7f800000) // NaN
+        return (uint16_t)(sign | 0x7e00);
+    if (in.u >= 0x477ff000) // 65520 and above
+        return (uint16_t)(sign | 0x7c00);
+    if (in.u < 0x38800000) { // below 2^-14: subnormal; adding 0.5 rounds to multiples of 2^-24
+        magic.f = 0.5f;
+        in.f += magic.f;
+        return (uint16_t)(sign | (uint16_t)(in.u - magic.u));
+    }
+    uint32_t odd = in.u >> 13 & 1;
+    return (uint16_t)(sign | (uint16_t)((in.u - 0x38000000 + 0xfff + odd) >> 13));
+}
 // And back, exactly.
 static inline float tachy_ref_float(uint16_t half)
 {

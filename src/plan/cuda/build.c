@@ -1,6 +1,5 @@
 #include "base/base.h"
 #include "plan/cuda/parts.h"
-#include "ref/ref_preprocess.h" // float16
 
 #include <math.h>
 #include <stdlib.h>
@@ -41,22 +40,24 @@ ptrdiff_t cuda_blob(struct cuda_build *b, size_t bytes)
         uint8_t *blob = realloc(b->blob, max);
         if (!blob)
             return TACHY_ERR_NOMEM;
+        memset(blob + b->max_blob, 0, max - b->max_blob);
         b->blob = blob;
         b->max_blob = max;
     }
-    memset(b->blob + at, 0, size);
     b->nb_blob = at + size;
     return (ptrdiff_t)at;
 }
 
-void cuda_store(void *to, enum tachy_dtype t, int64_t i, float v)
+// As many zeros as all constants have bytes, of which the system has none to give before they are written.
+static int reserve(struct cuda_build *b)
 {
-    if (t == TACHY_F16)
-        ((uint16_t *)to)[i] = tachy_ref_half(v);
-    else if (t == TACHY_BF16)
-        ((uint16_t *)to)[i] = tachy_ref_bfloat(v);
-    else
-        ((float *)to)[i] = v;
+    size_t size = 1 << 20;
+    for (int i = 0; i < b->g->nb_values; i++)
+        if (b->g->values[i]->data && b->g->values[i]->uses)
+            size += (size_t)tachy_value_elements(b->g->values[i]) * tachy_dtype_size(b->g->values[i]->dtype);
+    b->blob = calloc(1, size);
+    b->max_blob = size;
+    return b->blob ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
 cuda_address cuda_floats(struct cuda_build *b, enum tachy_dtype t, const float *from, int64_t n)
@@ -260,8 +261,12 @@ int cuda_open(struct tachy_plan **out, const struct tachy_graph *g, const struct
         p->values = b.places.values;
         err = cuda_place_scaled(&b);
         cuda_keep_lanes(&b);
+        if (err == TACHY_OK && !b.trial)
+            err = reserve(&b);
         if (err == TACHY_OK)
             err = add_steps(&b);
+        if (err == TACHY_OK && !b.trial)
+            cuda_put_all(&b);
     }
     plan_place_free(&b.places);
     p->weight_bytes = b.nb_blob;
@@ -270,6 +275,7 @@ int cuda_open(struct tachy_plan **out, const struct tachy_graph *g, const struct
     if (err == TACHY_OK && !b.trial)
         err = set_device(&b);
     free(b.blob);
+    free(b.puts);
     free(b.scaled);
     free(b.lanes);
     free(b.beside);

@@ -5,6 +5,7 @@
 #include "plan/backend.h"
 #include "plan/place.h"
 #include "plan/shapes.h"
+#include "ref/ref_preprocess.h" // float16
 
 #include <pthread.h>
 
@@ -164,6 +165,17 @@ struct cuda_plan {
     size_t held; // bytes of weights, and of so many runs
 };
 
+// A constant to be written among the weights as [rows][taps][row], the first `columns` of each row; the rest is zero. The
+// steps are those between elements of `from`, which is not copied.
+struct cuda_put {
+    const float *from;
+    enum tachy_dtype dtype;
+    int64_t rows, taps, columns, row;
+    int64_t row_step, tap_step, column_step;
+    float factor;
+    size_t at; // set by cuda_put()
+};
+
 // While a plan is made.
 struct cuda_build {
     struct cuda_plan *plan;
@@ -171,6 +183,8 @@ struct cuda_build {
     struct plan_places places;
     uint8_t *blob; // weights on the host
     size_t nb_blob, max_blob;
+    struct cuda_put *puts; // weights that are written when all steps are there
+    int nb_puts, max_puts;
     bool trial;
     struct cuda_lane *lanes;    // by the id of what a node makes
     struct plan_beside *beside; // likewise
@@ -223,7 +237,19 @@ void cuda_needs_scratch(struct cuda_build *b, size_t bytes);
 // Allocates zeroed bytes among the weights: returns their offset, negative if out of memory. Moves the blob; a trial
 // has none.
 ptrdiff_t cuda_blob(struct cuda_build *b, size_t bytes);
-void cuda_store(void *to, enum tachy_dtype t, int64_t i, float v); // element i of a type of floats
+// Element i of a type of floats.
+static inline void cuda_store(void *to, enum tachy_dtype t, int64_t i, float v)
+{
+    if (t == TACHY_F16)
+        ((uint16_t *)to)[i] = tachy_ref_half(v);
+    else if (t == TACHY_BF16)
+        ((uint16_t *)to)[i] = tachy_ref_bfloat(v);
+    else
+        ((float *)to)[i] = v;
+}
+// weights.c: allocates it; 0: out of memory. The second writes all of them, once nothing moves the blob any more.
+cuda_address cuda_put(struct cuda_build *b, struct cuda_put p);
+void cuda_put_all(struct cuda_build *b);
 // The address of a value; a constant is put among the weights in ONNX's order and its own type. False: out of memory.
 bool cuda_value(struct cuda_build *b, const struct tachy_value *v, cuda_address *at);
 // `n` floats in a type of floats among the weights. 0: out of memory.

@@ -10,14 +10,9 @@
 static cuda_address weights_by_rows(struct cuda_build *b, const struct tachy_node *n, enum tachy_dtype t, int64_t row)
 {
     const struct tachy_value *v = n->in[1];
-    int64_t cout = v->shape[0], cin = v->shape[1], taps = v->shape[2] * v->shape[3];
-    const float *w = v->data;
-    ptrdiff_t at = cuda_blob(b, (size_t)(cout * row * taps) * tachy_dtype_size(t));
-    for (int64_t o = 0; at >= 0 && !b->trial && o < cout; o++)
-        for (int64_t c = 0; c < cin; c++)
-            for (int64_t k = 0; k < taps; k++)
-                cuda_store(b->blob + at, t, (o * taps + k) * row + c, w[(o * cin + c) * taps + k]);
-    return at < 0 ? 0 : cuda_at(BASE_WEIGHTS, (size_t)at);
+    int64_t cin = v->shape[1], taps = v->shape[2] * v->shape[3];
+    return cuda_put(b, (struct cuda_put){.from = v->data, .dtype = t, .rows = v->shape[0], .taps = taps, .columns = cin, .row = row,
+                                         .row_step = cin * taps, .tap_step = 1, .column_step = taps, .factor = 1});
 }
 
 cuda_address cuda_conv_weights(struct cuda_build *b, const struct tachy_node *n, enum tachy_dtype t)
@@ -30,10 +25,8 @@ static cuda_address depthwise_weights(struct cuda_build *b, const struct tachy_n
 {
     const struct tachy_value *v = n->in[1];
     int64_t channels = v->shape[0], taps = v->shape[2] * v->shape[3];
-    ptrdiff_t at = cuda_blob(b, (size_t)(channels * taps) * tachy_dtype_size(t));
-    for (int64_t i = 0; at >= 0 && !b->trial && i < channels * taps; i++)
-        cuda_store(b->blob + at, t, i % taps * channels + i / taps, ((const float *)v->data)[i]);
-    return at < 0 ? 0 : cuda_at(BASE_WEIGHTS, (size_t)at);
+    return cuda_put(b, (struct cuda_put){.from = v->data, .dtype = t, .rows = taps, .taps = 1, .columns = channels, .row = channels,
+                                         .row_step = 1, .column_step = taps, .factor = 1});
 }
 
 int cuda_stem_pixel(const struct tachy_value *v)
@@ -205,15 +198,9 @@ static int steps_constant(struct cuda_build *b, const struct tachy_node *n)
     c->dtype = n->out->dtype;
     c->in = tachy_nn_dense(cuda_tensor(b, x).data, rows, 1, k);
     c->out = tachy_nn_dense(cuda_tensor(b, n->out).data, rows, 1, columns);
-    ptrdiff_t at = cuda_blob(b, (size_t)k * (size_t)columns * tachy_dtype_size(c->dtype));
-    if (at < 0)
-        return TACHY_ERR_NOMEM;
-    for (int64_t i = 0; i < columns && !b->trial; i++)
-        for (int64_t j = 0; j < k; j++)
-            cuda_store(b->blob + at, c->dtype, i * k + j,
-                       ((const float *)w->data)[t ? i * k + j : j * columns + i] * n->attr.matmul.alpha);
-    c->weights = cuda_at(BASE_WEIGHTS, (size_t)at);
-    if (!set_bias(b, s, cuda_input(n, 2), columns) || !cuda_act(b, n, NULL, &c->epilogue.act))
+    c->weights = cuda_put(b, (struct cuda_put){.from = w->data, .dtype = c->dtype, .rows = columns, .taps = 1, .columns = k, .row = k,
+                                               .row_step = t ? k : 1, .column_step = t ? 1 : columns, .factor = n->attr.matmul.alpha});
+    if (!c->weights || !set_bias(b, s, cuda_input(n, 2), columns) || !cuda_act(b, n, NULL, &c->epilogue.act))
         return TACHY_ERR_NOMEM;
     set_product(s, true);
     return TACHY_OK;
