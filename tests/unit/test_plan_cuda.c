@@ -571,6 +571,59 @@ TEST(precision_by_error)
     free(got);
 }
 
+static int launches; // of convolutions
+
+static int counted_conv(const struct tachy_nn_conv *c, cuda_stream stream)
+{
+    launches++;
+    return host_kernels.conv(c, stream);
+}
+
+static struct tachy_plan *open_known(const char *choice, struct tachy_plan_info *info)
+{
+    struct tachy_nn_kernels counted = host_kernels;
+    counted.conv = counted_conv;
+    const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &counted, .choice = choice, .effort = 1};
+    branches();
+    launches = 0;
+    struct tachy_plan *p = opened(&params);
+    if (p)
+        tachy_plan_cuda.info(p, info);
+    tachy_graph_close(&g);
+    return p;
+}
+
+TEST(known_kernels)
+{
+    struct tachy_plan_info info, again;
+    struct tachy_plan *p = open_known(NULL, &info), *q;
+    if (!p)
+        return;
+    char *text = strdup(tachy_plan_cuda.choice(p));
+    int shapes = -1; // the first line is none
+    for (const char *at = text; (at = strchr(at, '\n')); at++)
+        shapes++;
+    CHECK(info.effort == 1 && info.choice_seconds > 0 && shapes > 3 && launches > 4 * shapes);
+    q = open_known(text, &again); // each once, as a trial; one may have another kernel than this
+    CHECK(again.effort == 1 && again.choice_seconds == 0);
+    CHECK(launches > 0 && launches <= shapes);
+    tachy_plan_close(&q);
+    text[strlen("cuda 1 effort ")] = '0'; // chosen with too little
+    q = open_known(text, &again);
+    CHECK(again.effort == 1 && again.choice_seconds > 0);
+    tachy_plan_close(&q);
+    text[strlen("cuda 1 effort ")] = '2';
+    q = open_known(text, &again);
+    CHECK(again.effort == 2 && again.choice_seconds == 0);
+    tachy_plan_close(&q);
+    text[strcspn(text, "\n") + 1] ^= 3; // the first shape is another
+    q = open_known(text, &again);
+    CHECK(again.effort == 1 && again.choice_seconds > 0);
+    tachy_plan_close(&q);
+    tachy_plan_close(&p);
+    free(text);
+}
+
 enum { SIDE = 600, PIXELS = SIDE * SIDE };
 
 // An arena of 1.4 MiB, as the input and the output have.
@@ -703,5 +756,5 @@ TEST(attention_in_place)
     tachy_graph_close(&g);
 }
 
-TEST_MAIN(TEST_CASE(attention_in_place), TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite), TEST_CASE(gates_of_a_decoder), TEST_CASE(odd_channels), TEST_CASE(pixels_of_a_first_convolution), TEST_CASE(pairs_of_convolutions), TEST_CASE(branches_side_by_side),
+TEST_MAIN(TEST_CASE(attention_in_place), TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(known_kernels), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite), TEST_CASE(gates_of_a_decoder), TEST_CASE(odd_channels), TEST_CASE(pixels_of_a_first_convolution), TEST_CASE(pairs_of_convolutions), TEST_CASE(branches_side_by_side),
           TEST_CASE(precision), TEST_CASE(scale_by_channel), TEST_CASE(groups), TEST_CASE(half_on_a_cpu))

@@ -31,6 +31,7 @@ struct choice {
     const struct tachy_log *log;
     struct cuda_workspace *w;
     void *ends;
+    const char *known; // text of an earlier choice: a line "KEY KERNEL VARIANT" for each shape. NULL: none, or not this plan's
     struct shape *shapes;
     int nb_shapes;
     int *of; // a step's shape, -1: it has no choice
@@ -110,22 +111,71 @@ static int open_workspace(struct choice *c)
                              "a plan's arena");
 }
 
+// The stored text if it was chosen with enough effort, which it then has.
+static const char *known_of(struct cuda_plan *p)
+{
+    const char *text = p->params.choice;
+    int effort;
+    if (!text || !strchr(text, '\n') || sscanf(text, "cuda 1 effort %d", &effort) != 1 || effort < p->params.effort)
+        return NULL;
+    p->effort = effort;
+    return text;
+}
+
+static bool find_known(const struct choice *c, uint64_t key, struct cuda_way *way)
+{
+    for (const char *at = strchr(c->known, '\n'); at && at[1]; at = strchr(at + 1, '\n')) {
+        unsigned long long of;
+        int kernel;
+        if (sscanf(at, "%llx %d %d", &of, &kernel, &way->variant) == 3 && of == key) {
+            way->kernel = (enum cuda_conv)kernel;
+            return true;
+        }
+    }
+    return false;
+}
+
+// Leaves the known one of all ways, or of a known pair the default. False: it is none of them.
+static bool keep_known(const struct choice *c, const struct shape *s, struct cuda_way *all, int *n, bool *pair)
+{
+    struct cuda_way way;
+    if (!find_known(c, s->key, &way))
+        return false;
+    *pair = way.kernel == CUDA_CONV_PAIR;
+    for (int i = 0; i < *n && !*pair; i++)
+        if (all[i].kernel == way.kernel && all[i].variant == way.variant) {
+            all[0] = way;
+            *n = 1;
+            return true;
+        }
+    return *pair;
+}
+
 // Keeps the kernels that take the step's form; none is left running.
 static int find_ways(struct choice *c, struct shape *s, const struct cuda_step *step)
 {
     struct cuda_way all[CUDA_WAYS];
     int n = cuda_ways(c->p, step, all);
+    bool pair = true;
+    if (c->known && !keep_known(c, s, all, &n, &pair)) {
+        c->known = NULL;
+        return TACHY_OK;
+    }
     for (int i = 0; i < n; i++) {
         int status = cuda_launch(c->p, step, all[i], c->w->base, c->w->stream);
         if (!status)
             s->ways[s->nb_ways++] = all[i];
-        if (!status && !c->p->params.effort && !c->p->params.choice)
-            break; // the default will do
+        if (!status && (!c->p->params.effort || c->known))
+            break; // the default will do, or it is known
         if (status && status != CUDA_INVALID_VALUE && all[i].kernel != CUDA_CONV_GEMM)
             return check(c, status, step->label.name);
     }
-    s->may_pair = step->pairs && !cuda_launch(c->p, step, (struct cuda_way){CUDA_CONV_PAIR, 0}, c->w->base, c->w->stream);
-    s->paired = s->may_pair && cuda_pair_pays(c->p, step);
+    s->may_pair = step->pairs && pair && !cuda_launch(c->p, step, (struct cuda_way){CUDA_CONV_PAIR, 0}, c->w->base, c->w->stream);
+    s->paired = s->may_pair && (c->known || cuda_pair_pays(c->p, step));
+    if (c->known && (!s->nb_ways || (pair && !s->paired))) {
+        c->known = NULL;
+        return TACHY_OK;
+    }
     return s->nb_ways ? TACHY_OK
                       : tachy_fail(c->log, TACHY_ERR_UNSUPPORTED, "plan: no kernel runs %s %s on this GPU", step->label.op,
                                    step->label.name);
@@ -139,9 +189,14 @@ static struct shape *shape_of(struct choice *c, uint64_t key)
     return NULL;
 }
 
+// All kernels of each shape, or the known one. If one is not known, or does not run, all are found.
 static int find_shapes(struct choice *c)
 {
     struct cuda_plan *p = c->p;
+    const char *known = c->known;
+    free(c->shapes);
+    free(c->of);
+    c->nb_shapes = 0;
     c->shapes = calloc((size_t)p->nb_steps + 1, sizeof(*c->shapes));
     c->of = malloc(sizeof(*c->of) * (size_t)(p->nb_steps + 1));
     if (!c->shapes || !c->of)
@@ -158,6 +213,10 @@ static int find_shapes(struct choice *c)
             s->key = key;
             s->first = i;
             int err = find_ways(c, s, step);
+            if (known && !c->known) {
+                p->effort = 0;
+                return find_shapes(c);
+            }
             if (err < 0)
                 return err;
         }
@@ -165,34 +224,6 @@ static int find_shapes(struct choice *c)
         step->way = s->ways[0];
     }
     return check(c, p->gpu->device.cu->stream_wait(c->w->stream), "the kernels of a plan");
-}
-
-// Takes what is known of these shapes: a line "KEY KERNEL VARIANT" each. False: not all of it fits.
-static bool take_known(struct choice *c, const char *text)
-{
-    int effort, found = 0, length = 0;
-    if (!text || sscanf(text, "cuda 1 effort %d%n", &effort, &length) != 1 || effort < c->p->params.effort)
-        return false;
-    for (const char *at = strchr(text, '\n'); at && at[1]; at = strchr(at + 1, '\n')) {
-        unsigned long long key;
-        int kernel, variant;
-        struct shape *s = sscanf(at, "%llx %d %d", &key, &kernel, &variant) == 3 ? shape_of(c, key) : NULL;
-        if (s && (kernel != CUDA_CONV_PAIR || s->may_pair)) {
-            s->paired = kernel == CUDA_CONV_PAIR;
-            found += s->paired;
-        }
-        for (int k = 0; s && k < s->nb_ways; k++) {
-            if ((int)s->ways[k].kernel != kernel || s->ways[k].variant != variant)
-                continue;
-            struct cuda_way way = s->ways[k];
-            s->ways[k] = s->ways[0];
-            s->ways[0] = way;
-            found++;
-        }
-    }
-    if (found == c->nb_shapes)
-        c->p->effort = effort;
-    return found == c->nb_shapes;
 }
 
 // Text after a line's numbers is for people.
@@ -399,7 +430,7 @@ static void choice_close(struct choice *c)
 
 int cuda_choose(struct cuda_plan *p, const struct tachy_log *log)
 {
-    struct choice c = {.p = p, .log = log};
+    struct choice c = {.p = p, .log = log, .known = known_of(p)};
     int err = tachy_device_enter(&p->gpu->device, log);
     if (err < 0)
         return err;
@@ -408,7 +439,7 @@ int cuda_choose(struct cuda_plan *p, const struct tachy_log *log)
         err = open_workspace(&c);
     if (!err)
         err = find_shapes(&c);
-    if (!err && !take_known(&c, p->params.choice) && p->params.effort)
+    if (!err && !c.known && p->params.effort)
         err = time_all(&c);
     if (!err) {
         settle(&c);
