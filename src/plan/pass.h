@@ -38,7 +38,7 @@ int tachy_plan_heads(struct tachy_graph *g);
 int tachy_plan_pools(struct tachy_graph *g);
 // Depth to space, its inverse and shuffled channels in a form whose pieces of channels stay adjacent.
 int tachy_plan_shuffle(struct tachy_graph *g);
-// Transposes of transposes, renamings of renamings, single pixels that are blown up for a sum or
+// Transposes of transposes, also around a function or a sum, renamings of renamings, single pixels that are blown up for a sum or
 // a product, and what does nothing go.
 int tachy_plan_moves(struct tachy_graph *g);
 // Hard-swish, hard-sigmoid, swish and clips out of the sums and products that exporters write.

@@ -46,10 +46,76 @@ static void spread(struct tachy_node *n)
     }
 }
 
+// True if Transpose t undoes the order `perm`.
+static bool undoes(const struct tachy_node *t, const int *perm)
+{
+    bool same = t->op == TACHY_OP_TRANSPOSE && !t->in[0]->nhwc && !t->out->nhwc;
+    for (int i = 0; i < t->out->rank && same; i++)
+        same = perm[t->attr.perm[i]] == i;
+    return same;
+}
+
+static bool comes_before(const struct tachy_node *a, const struct tachy_node *b)
+{
+    while (b && b != a)
+        b = b->prev;
+    return b;
+}
+
+// What is `v` after Transpose by `perm`, and is there when `n` runs. NULL: nothing.
+static struct tachy_value *turned_from(const struct tachy_value *v, const int *perm, const struct tachy_node *n)
+{
+    const struct tachy_node *by = v->made_by;
+    if (by && by->op == TACHY_OP_TRANSPOSE && !v->nhwc && !by->in[0]->nhwc && !memcmp(by->attr.perm, perm, sizeof(*perm) * (size_t)v->rank))
+        return by->in[0];
+    for (const struct tachy_use *u = v->used; u; u = u->next)
+        if (undoes(u->by, perm) && comes_before(u->by, n))
+            return u->by->out;
+    return NULL;
+}
+
+static bool is_undone(const struct tachy_value *v, const int *perm)
+{
+    for (const struct tachy_use *u = v->used; u; u = u->next)
+        if (undoes(u->by, perm))
+            return true;
+    return false;
+}
+
+// A function or a sum of what a Transpose made, if another one undoes that after it: computed before the first one
+// instead, so that both go. Returns what then makes the output, `n` itself if nothing changed; NULL: no memory.
+static struct tachy_node *sink(struct tachy_graph *g, struct tachy_node *n)
+{
+    struct tachy_value *in[2] = {NULL};
+    const struct tachy_node *t = NULL;
+    bool plain = (n->op == TACHY_OP_UNARY && n->nb_in == 1) || (n->op == TACHY_OP_BINARY && n->nb_in == 2);
+    for (int i = 0; i < n->nb_in && plain; i++)
+        plain = tachy_value_same_shape(n->in[i], n->out) && n->in[i]->dtype == n->out->dtype && !n->in[i]->data;
+    for (int i = 0; i < n->nb_in && plain && !t; i++) {
+        t = pass_maker(n->in[i], n);
+        t = t && t->op == TACHY_OP_TRANSPOSE && !t->in[0]->nhwc && !t->out->nhwc && is_undone(n->out, t->attr.perm) ? t : NULL;
+    }
+    for (int i = 0; i < n->nb_in && t; i++)
+        if (!(in[i] = turned_from(n->in[i], t->attr.perm, n)))
+            return n;
+    if (!t)
+        return n;
+    struct tachy_value *z = tachy_graph_value(g, NULL, n->out->dtype, n->out->rank, t->in[0]->shape);
+    struct tachy_value *y = tachy_graph_value(g, NULL, n->out->dtype, n->out->rank, n->out->shape);
+    if (!z || !y || !tachy_graph_node(g, n, n->op, n->name, &n->attr, in, n->nb_in, z) ||
+        !tachy_graph_node(g, n, TACHY_OP_TRANSPOSE, n->name, &t->attr, &z, 1, y))
+        return NULL;
+    pass_rewritten(g, n, y);
+    return y->made_by;
+}
+
 int tachy_plan_moves(struct tachy_graph *g)
 {
     for (struct tachy_node *n = g->first, *next; n; n = next) {
         next = n->next;
+        n = sink(g, n);
+        if (!n)
+            return TACHY_ERR_NOMEM;
         join(n);
         spread(n);
         if (!does_nothing(n) || pass_is_output(g, n->out))

@@ -270,7 +270,51 @@ TEST(refused)
     tachy_graph_close(&g);
 }
 
+static struct tachy_value *depth_turned(struct tachy_value *x, bool last)
+{
+    const int64_t *s = x->shape;
+    struct tachy_plan_attr a = {.perm = {0, last ? 2 : 4, last ? 3 : 1, last ? 4 : 2, last ? 1 : 3}};
+    return make(TACHY_OP_TRANSPOSE, a, last ? VALUE(s[0], s[2], s[3], s[4], s[1]) : VALUE(s[0], s[4], s[1], s[2], s[3]), x, NULL, NULL);
+}
+
+// A volume's layers with channels last, each between two Transposes: a function between two layers, and sums around two.
+static struct tachy_value *volumes(void)
+{
+    struct tachy_value *x = input(5, SHAPE(1, 4, 3, 5, 2)), *w = NUMBERS(4, 4);
+    for (int i = 0; i < 2; i++) {
+        struct tachy_value *y = x;
+        for (int k = 0; k < 2; k++) {
+            struct tachy_value *z = depth_turned(y, true);
+            y = depth_turned(make(TACHY_OP_MATMUL, (struct tachy_plan_attr){.matmul.alpha = 1}, like(z), z, w, NULL), false);
+            y = k ? y : unary(TACHY_PLAN_SIGMOID, y);
+        }
+        x = binary(TACHY_PLAN_ADD, x, y);
+    }
+    return unary(TACHY_PLAN_RELU, depth_turned(x, true));
+}
+
+TEST(functions_between_transposes)
+{
+    int transposes = 0;
+    begin();
+    tachy_graph_add_output(g, volumes());
+    CHECK_INT(tachy_plan_moves(g), TACHY_OK);
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+    for (const struct tachy_node *n = g->first; n; n = n->next)
+        transposes += n->op == TACHY_OP_TRANSPOSE;
+    CHECK_INT(transposes, 1); // of the input
+    tachy_graph_close(&g);
+    same_after_all(volumes);
+    begin(); // what is used elsewhere too, or is not turned back, stays
+    struct tachy_value *y = depth_turned(input(5, SHAPE(1, 4, 3, 5, 2)), false), *z = unary(TACHY_PLAN_SIGMOID, y);
+    tachy_graph_add_output(g, z);
+    tachy_graph_add_output(g, unary(TACHY_PLAN_RELU, depth_turned(z, false)));
+    CHECK_INT(tachy_plan_moves(g), TACHY_OK);
+    CHECK(z->made_by && z->made_by->in[0] == y);
+    tachy_graph_close(&g);
+}
+
 TEST_MAIN(TEST_CASE(activations), TEST_CASE(activations_that_are_none), TEST_CASE(fuse),
-          TEST_CASE(fuse_keeps_what_is_used), TEST_CASE(scale), TEST_CASE(pad), TEST_CASE(moves),
+          TEST_CASE(fuse_keeps_what_is_used), TEST_CASE(scale), TEST_CASE(pad), TEST_CASE(moves), TEST_CASE(functions_between_transposes),
           TEST_CASE(common_and_dead), TEST_CASE(layout_and_addresses), TEST_CASE(threads),
           TEST_CASE(refused))
