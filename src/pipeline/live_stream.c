@@ -106,6 +106,12 @@ static bool wanted(void *user, struct tachy_item *item, bool writes)
     return any;
 }
 
+static int64_t patience(void *user, const struct tachy_item *item)
+{
+    struct live_stream *ls = user;
+    return tachy_shed_left(&ls->live.shed, TACHY_SHED_INFER, item->due.deadline, now(ls)) / 1000;
+}
+
 // ---- Open and close ----
 
 static int check(const tachy_task *t, const struct tachy_live_params *p,
@@ -144,6 +150,7 @@ int live_stream_open(struct live_stream **out, tachy_task *t,
         .user = ls,
         .arrived = !ls->on && p->frame_skip ? arrived_all : NULL,
         .wanted = ls->on ? wanted : NULL,
+        .patience = ls->on ? patience : NULL,
         .copies = p->frame_skip || degrades,
         .passed = ls->on ? kick : NULL,
     };

@@ -61,6 +61,7 @@ struct pipeline_slot {
     int err;
     struct pipeline_eye eye[TACHY_MAX_PARTS]; // by region; the batcher's until eyes_left is 0
     _Atomic int eyes_left, batch_err;
+    bool batched; // it went through the batch; of who has the slot
 };
 
 // The task's bytes of an item. A position takes one and gives it back once it has been pulled, the warmest first: there
@@ -104,6 +105,8 @@ struct pipeline_policy {
     // Before the first span and before the one that `writes`, on the worker's thread: false drops the item, its
     // position becomes a hole. Before the first it may put another picture into the item.
     bool (*wanted)(void *user, struct tachy_item *item, bool writes);
+    // Microseconds that the item can wait for others of a batch; may be negative. On the worker's thread.
+    int64_t (*patience)(void *user, const struct tachy_item *item);
     // Results may be taken over (tachy_item.reuse): they are kept in order.
     bool copies;
     // The item can be pulled: on a worker's thread, in any order.
@@ -327,6 +330,11 @@ void pipeline_batch_submit(tachy_stream *s, int64_t seq);
 void pipeline_batch_end(tachy_stream *s);
 // The stream leaves: items that have not been run come back at once.
 void pipeline_batch_cancel(tachy_stream *s);
+// The stream has joined its bind's batcher, if there is one, or leaves it.
+void pipeline_batch_join(tachy_stream *s, bool joins);
+// The workers run the stage themselves for now, and report it for `regions` of an item.
+bool pipeline_batch_alone(tachy_stream *s);
+void pipeline_batch_ran_alone(tachy_stream *s, int regions, uint64_t ticks);
 // The stream, whose bind has a batcher, asks for batches of half the size, or no longer. Each
 // `true` is followed by a `false` before the stream leaves.
 void pipeline_batch_degrade(tachy_stream *s, bool small);

@@ -1,12 +1,16 @@
 #include "pipeline/pipeline.h"
 
 #include "base/clock.h"
+#include "batcher/payoff.h"
 
 #include <stdlib.h>
 
 // Batches larger than one: a worker takes an item up to the stage that batches (tachy_item.apart: its tensors are the
 // item's) and submits its regions; a batcher, which collects across all streams of one model, runs the stage on its own
 // threads; then the item goes back into the workers' queue for the next span.
+//
+// If all streams are live, each has one frame at a time: a batch is full when it has one of each. If only one is there, or a run
+// for several pictures is slower than a run for each, the workers run the stage themselves.
 
 enum { QUIET_S = 10 }; // without a shortage of memory, before larger batches are tried again
 
@@ -22,9 +26,14 @@ struct pipeline_batcher {
     int nb_engines, most;
     void **engine;           // the stage's objects for batches, one for each thread of the batcher
     struct tachy_prof **prof; // the same
-    pthread_mutex_t lock;    // guards the next two
+    int64_t timeout_us;      // that a piece waits for others
+    pthread_mutex_t lock;    // guards the rest
     struct tachy_backoff backoff;
     int degraded; // streams that ask for batches of half the size
+    int streams, live, places; // that use it, how many of them are live, and regions of a frame of each
+    struct tachy_payoff payoff;
+    bool told;            // that batches do not pay
+    int64_t runs, pieces; // of the network so far
 };
 
 // All regions of an item went through the stage, or one of them failed.
@@ -75,11 +84,63 @@ static void measure(struct pipeline_batcher *b, const struct tachy_batch *batch,
     }
 }
 
-// Under the lock: what memory and deadlines leave.
-static void set_most(struct pipeline_batcher *b)
+// Under the lock, as the next two.
+static bool all_live(const struct pipeline_batcher *b) { return b->live && b->live == b->streams; }
+
+// What memory, deadlines and live streams leave.
+static int most_now(const struct pipeline_batcher *b)
 {
-    int most = b->degraded ? TACHY_MAX(b->most / 2, 1) : b->most;
-    tachy_batcher_set_max_batch(b->batcher, TACHY_MIN(most, b->backoff.now));
+    int most = TACHY_MIN(b->degraded ? TACHY_MAX(b->most / 2, 1) : b->most, b->backoff.now);
+    return all_live(b) ? TACHY_MIN(most, b->places) : most;
+}
+
+static void set_most(struct pipeline_batcher *b) { tachy_batcher_set_max_batch(b->batcher, most_now(b)); }
+
+void pipeline_batch_join(tachy_stream *s, bool joins)
+{
+    struct pipeline_batcher *b = s->bind->batcher;
+    int sign = joins ? 1 : -1;
+    if (!b)
+        return;
+    pthread_mutex_lock(&b->lock);
+    b->streams += sign;
+    b->live += s->policy && s->policy->wanted ? sign : 0;
+    b->places += sign * s->bind->task->eyes;
+    if (b->streams)
+        set_most(b);
+    pthread_mutex_unlock(&b->lock);
+}
+
+bool pipeline_batch_alone(tachy_stream *s)
+{
+    struct pipeline_batcher *b = s->bind->batcher;
+    pthread_mutex_lock(&b->lock);
+    bool alone = all_live(b) && !s->bind->task->devices && tachy_payoff_alone(&b->payoff, most_now(b));
+    pthread_mutex_unlock(&b->lock);
+    return alone;
+}
+
+// The network has run for `n` pieces. Those of other devices are not compared.
+static void count_run(struct pipeline_batcher *b, bool several, int n, uint64_t ticks)
+{
+    pthread_mutex_lock(&b->lock);
+    b->runs++;
+    b->pieces += n;
+    tachy_payoff_add(&b->payoff, several, tachy_ticks_ns(ticks));
+    const struct tachy_payoff is = b->payoff;
+    int most = most_now(b);
+    bool tell = !b->told && most > 1 && all_live(b) && tachy_payoff_known(&is) && tachy_payoff_alone(&is, most);
+    b->told |= tell;
+    pthread_mutex_unlock(&b->lock);
+    if (tell)
+        tachy_msg(b->pipeline->log, TACHY_LOG_INFO, "live: a run of the model for %d pictures takes %.1f ms here, and for one %.1f ms: each "
+                  "runs alone and waits for none of another input", b->most, (double)is.run_ns * 1e-6, (double)is.one_ns * 1e-6);
+}
+
+void pipeline_batch_ran_alone(tachy_stream *s, int regions, uint64_t ticks)
+{
+    for (int i = 0; i < regions; i++)
+        count_run(s->bind->batcher, false, 1, ticks / (uint64_t)regions);
 }
 
 void pipeline_batch_degrade(tachy_stream *s, bool small)
@@ -164,12 +225,21 @@ static int run_batch(void *user, const struct tachy_batch *batch)
             err = run_pieces(b, batch, pieces, 1, each);
     } else if (err == TACHY_OK) {
         measure(b, batch, start);
+        count_run(b, true, batch->count, tachy_ticks() - start);
         learn(b, batch->count, false);
     } else if (batch->count > 1) {
         run_each(b, batch, pieces);
         err = TACHY_OK;
     }
     return err;
+}
+
+// How long a piece of the item waits for others, as tachy_submit_params.timeout_us.
+static int64_t patience(const tachy_stream *s, const struct tachy_item *item)
+{
+    int64_t most = s->policy && s->policy->patience ? s->policy->patience(s->policy->user, item) : INT64_MAX;
+    most = TACHY_MIN(most, s->bind->batcher->timeout_us);
+    return most > 0 ? most : -1;
 }
 
 void pipeline_batch_submit(tachy_stream *s, int64_t seq)
@@ -180,7 +250,9 @@ void pipeline_batch_submit(tachy_stream *s, int64_t seq)
     for (int eye = 0; eye < eyes; eye++)
         left += !(slot->item.reuse >> eye & 1);
     const unsigned reuse = slot->item.reuse; // the item may be gone once all eyes are submitted
+    const int64_t timeout_us = patience(s, &slot->item);
     slot->item.arrived = tachy_ticks();
+    slot->batched = true;
     atomic_store(&slot->batch_err, TACHY_OK);
     atomic_store(&slot->eyes_left, left);
     pthread_mutex_lock(&p->lock);
@@ -193,7 +265,7 @@ void pipeline_batch_submit(tachy_stream *s, int64_t seq)
         if (err == TACHY_OK)
             err = tachy_batcher_submit(
                 s->bind->batcher->batcher,
-                tachy_submit_params(.user = &slot->eye[eye], .stream = number_of(s), .done = eye_done),
+                tachy_submit_params(.user = &slot->eye[eye], .stream = number_of(s), .timeout_us = timeout_us, .done = eye_done),
                 NULL);
         if (err < 0) // the others of this item come back all the same
             eye_done(&slot->eye[eye], err);
@@ -257,14 +329,14 @@ static int open_batcher(struct pipeline_batcher **out, struct tachy_pipeline *p,
     b->item_at = st->item_at;
     b->most = p->batch;
     b->nb_engines = p->nb_workers;
+    b->timeout_us = TACHY_DEF(p->batch_timeout_us, 5000);
     b->key = strdup(st->batch_key);
     tachy_backoff_init(&b->backoff, b->most, QUIET_S * (uint64_t)1000000000);
     int err = b->key ? open_engines(b, st) : TACHY_ERR_NOMEM;
     if (err == TACHY_OK)
         err = tachy_batcher_open(&b->batcher,
                                  tachy_batcher_params(.max_batch = b->most, .workers = b->nb_engines,
-                                                      .timeout_us = p->batch_timeout_us,
-                                                      .run = run_batch, .user = b, .log = p->log));
+                                                      .timeout_us = b->timeout_us, .run = run_batch, .user = b, .log = p->log));
     if (err < 0) {
         close_batcher(b);
         return err;
@@ -343,11 +415,9 @@ void pipeline_batch_figures(struct tachy_pipeline *p, struct tachy_prof *all)
 
 void pipeline_batch_use(struct pipeline_batcher *b, struct pipeline_batch_use *use)
 {
-    struct tachy_batcher_stats stats;
-    tachy_batcher_stats(b->batcher, &stats);
-    *use = (struct pipeline_batch_use){.step = b->step, .max = b->most, .items = (int64_t)stats.done};
-    for (int i = 0; i < TACHY_BATCH_REASONS; i++)
-        use->runs += (int64_t)stats.batches[i];
+    pthread_mutex_lock(&b->lock);
+    *use = (struct pipeline_batch_use){.step = b->step, .max = b->most, .runs = b->runs, .items = b->pieces};
+    pthread_mutex_unlock(&b->lock);
     for (int i = 0; i < b->nb_engines; i++)
         use->run_s += 1e-9 * (double)atomic_load(&b->prof[i]->step[b->step].busy_ns);
 }

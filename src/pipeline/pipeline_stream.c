@@ -313,6 +313,7 @@ int pipeline_join(struct tachy_pipeline *p, tachy_stream **out,
         close_stream(s);
         return err;
     }
+    pipeline_batch_join(s, true);
     *out = s;
     return TACHY_OK;
 }
@@ -361,6 +362,7 @@ void tachy_stream_leave(tachy_stream **stream)
         pthread_cond_wait(&p->left_one, &p->lock);
     p->window_sum -= s->mask + 1;
     pthread_mutex_unlock(&p->lock);
+    pipeline_batch_join(s, false);
     unlist(s);
     if (p->first == s)
         p->first = NULL;

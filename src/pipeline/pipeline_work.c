@@ -175,11 +175,11 @@ static bool was_run(struct group *g, int i)
 {
     struct pipeline_slot *slot = slot_of(g, i);
     const struct tachy_stage *st = g->s->bind->task->stage[g->s->span[g->k - 1].first];
-    int err = runs_nothing(g->s, g->item[i]) ? TACHY_OK : atomic_load(&slot->batch_err);
+    int err = slot->batched ? atomic_load(&slot->batch_err) : TACHY_OK;
     if (err < 0)
         pipeline_item_failed(g->s, g->seq[i], st->ops->name, err);
     int regions = tachy_item_regions(g->item[i], g->s->bind->task->eyes);
-    for (int r = 0; r < regions && g->s->figures && err == TACHY_OK && !g->item[i]->nobody; r++)
+    for (int r = 0; r < regions && g->s->figures && err == TACHY_OK && slot->batched; r++)
         if (!(g->item[i]->reuse >> r & 1)) // the batch's own thread has counted it for all streams
             tachy_prof_add(g->s->figures[g->w->index], st->step,
                            (struct tachy_prof_item){g->item[i]->result.frame_id, g->item[i]->stream},
@@ -342,7 +342,8 @@ static int run_span(struct group *g, int64_t next[])
 
 static bool stays_with_batch(struct group *g, int i)
 {
-    if (runs_nothing(g->s, g->item[i]))
+    slot_of(g, i)->batched = false;
+    if (runs_nothing(g->s, g->item[i]) || pipeline_batch_alone(g->s))
         return true;
     pipeline_batch_submit(g->s, g->seq[i]);
     return false;
@@ -401,12 +402,33 @@ static void stay(struct group *g, int k, const int64_t next[], int n)
     set_members(g, n);
 }
 
+// In the span of batches: those members that join none.
+static void run_alone(struct group *g)
+{
+    const unsigned all = (1u << g->s->bind->task->eyes) - 1;
+    int regions = 0, n = g->n;
+    for (int i = 0; i < n; i++)
+        if (!runs_nothing(g->s, g->item[i]))
+            regions += g->item[i]->nb_parts ? g->item[i]->nb_parts : __builtin_popcount(all & ~g->item[i]->reuse);
+    if (!regions)
+        return;
+    uint64_t start = tachy_ticks();
+    run_carried(g);
+    keep_members(g, is_whole);
+    if (g->n == n)
+        pipeline_batch_ran_alone(g->s, regions, tachy_ticks() - start);
+}
+
 static void carry(struct group *g)
 {
     int64_t next[PIPELINE_BATCH];
     while (g->n) {
         const int k = g->k;
-        int n = span_of(g)->kind == SPAN_BATCHED ? 0 : run_span(g, next); // of a batch: no network sees it
+        int n = 0;
+        if (span_of(g)->kind == SPAN_BATCHED)
+            run_alone(g);
+        else
+            n = run_span(g, next);
         if (g->n)
             go_on(g, n > 0);
         if (n)

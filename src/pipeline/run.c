@@ -62,6 +62,15 @@ static void read_steps(const struct run *r, struct tachy_summary *s, struct tach
     tachy_aligned_free(all);
 }
 
+static void read_batches(const struct run *r, struct tachy_summary *s)
+{
+    struct pipeline_batch_use b = {0};
+    if (r->stream->bind->batcher)
+        pipeline_batch_use(r->stream->bind->batcher, &b);
+    s->batch_runs = b.runs;
+    s->batch_pictures = b.items;
+}
+
 // Reads the figures that are available while the run goes on; `paused_s`: not counted. Any thread.
 static void read_figures(const struct run *r, double paused_s, struct tachy_summary *s, struct tachy_prof *sum)
 {
@@ -82,6 +91,7 @@ static void read_figures(const struct run *r, double paused_s, struct tachy_summ
     s->returned_bytes = atomic_load(&r->returned_bytes);
     read_gpus(r, s);
     read_models(r, s);
+    read_batches(r, s);
     double cpu = (double)(tachy_process_cpu_ns() - r->cpu_start_ns) * 1e-9;
     s->utilisation = s->seconds > 0 ? TACHY_MIN(cpu / (s->cores * s->seconds), 1.0) : 0;
     run_verdict(r, paused_s, cpu, s);

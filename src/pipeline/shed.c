@@ -69,6 +69,11 @@ bool tachy_shed_due(const struct tachy_shed *s, enum tachy_shed_stage stage, uin
     return whole && deadline - now < expected(s, stage, now);
 }
 
+int64_t tachy_shed_left(const struct tachy_shed *s, enum tachy_shed_stage stage, uint64_t deadline, uint64_t now)
+{
+    return deadline == TACHY_NO_DEADLINE ? INT64_MAX : (int64_t)(deadline - now - expected(s, stage, now));
+}
+
 void tachy_shed_count(struct tachy_shed *s, enum tachy_shed_stage stage, enum tachy_shed_reason reason)
 {
     atomic_fetch_add_explicit(&s->counts[stage][reason], 1, memory_order_relaxed);

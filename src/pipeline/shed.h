@@ -27,5 +27,7 @@ void tachy_shed_work(struct tachy_shed *s, enum tachy_shed_stage stage, uint64_t
 // phase does not shed forever. Does not count.
 bool tachy_shed_due(const struct tachy_shed *s, enum tachy_shed_stage stage, uint64_t deadline,
                     uint64_t now, bool whole, enum tachy_shed_reason *reason);
+// Nanoseconds that a frame with this deadline has beyond the work from `stage` on; INT64_MAX: it has no deadline.
+int64_t tachy_shed_left(const struct tachy_shed *s, enum tachy_shed_stage stage, uint64_t deadline, uint64_t now);
 void tachy_shed_count(struct tachy_shed *s, enum tachy_shed_stage stage, enum tachy_shed_reason reason);
 void tachy_shed_read(const struct tachy_shed *s, struct tachy_live_stats *out);

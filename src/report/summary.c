@@ -102,6 +102,15 @@ static json_t *outputs_json(const struct tachy_summary *s)
     return all;
 }
 
+static json_t *batches_json(const struct tachy_summary *s)
+{
+    if (!s->batch_runs)
+        return json_null();
+    json_t *o = json_pack("{s:I, s:I}", "runs", (json_int_t)s->batch_runs, "pictures", (json_int_t)s->batch_pictures);
+    json_object_set_new(o, "mean", number((double)s->batch_pictures / (double)s->batch_runs, 3));
+    return o;
+}
+
 // `model`: the one that saw most.
 static void put_models(json_t *o, const struct tachy_summary *s)
 {
@@ -165,6 +174,7 @@ int tachy_summary_json_sized(size_t s_size, char **json, const struct tachy_summ
     json_object_set_new(o, "cores", json_integer(s->cores));
     json_object_set_new(o, "engine", *s->engine ? json_string(s->engine) : json_null());
     put_models(o, s);
+    json_object_set_new(o, "batches", batches_json(s));
     json_object_set_new(o, "interrupted", json_boolean(s->interrupted));
     json_object_set_new(o, "resumed", json_integer(s->resumed));
     json_object_set_new(o, "kept", s->kept >= 0 ? json_integer(s->kept) : json_null());
@@ -273,6 +283,13 @@ static void output_lines(FILE *f, const struct tachy_summary *s)
     }
 }
 
+static void batches_line(FILE *f, const struct tachy_summary *s)
+{
+    if (s->batch_runs)
+        fprintf(f, "Batches: %lld pictures in %lld runs of the model, %.2f on average\n", (long long)s->batch_pictures,
+                (long long)s->batch_runs, (double)s->batch_pictures / (double)s->batch_runs);
+}
+
 // "Model: selfie-landscape", or "Models: selfie (120 pictures), selfie-landscape (30)".
 static void models_line(FILE *f, const struct tachy_summary *s)
 {
@@ -312,6 +329,7 @@ int tachy_summary_text_sized(size_t s_size, char **text, const struct tachy_summ
         if (*s->engine)
             fprintf(f, "Engine: %s\n", s->engine);
         models_line(f, s);
+        batches_line(f, s);
         gpus_line(f, s);
         fprintf(f, "CPU: %.0f %% of %d cores, %d workers, peak memory %.0f MiB\n", 100 * s->utilisation, s->cores, s->workers,
                 s->peak_memory_mib);

@@ -197,6 +197,40 @@ class Live(Case):
             if "--no-adapt" in extra:
                 self.assertEqual(s["steps_down"], [])
 
+    def test_cameras_share_batches(self):
+        """A batch is full when it has a picture of each live input that is still there, so none waits the whole minute; each
+        output has the pictures that it would have alone."""
+        models("face")
+        for name, frames in (("a", 20), ("b", 12), ("dead", 12)):
+            self.clip(f"{name}.avi", "-c:v", "mjpeg", "-q:v", 3, frames=frames)
+        (self.tmp / "dead.avi").write_bytes((self.tmp / "dead.avi").read_bytes()[:200])
+        inputs = [self.tmp / f"{name}.avi" for name in ("dead", "a", "b")]
+        for task, kind, *args in (("segment", "framemd5", "--mode", "mask", "-f", "framemd5"), ("detect", "jsonl", "-f", "json")):
+            where, lines = self.tmp / "summary.json", {}
+            run(task, *args, *inputs[1:], "-o", f"{self.tmp}/alone/")
+            p = run(task, *args, "--live", "-re", "--parallel", 3, "--batch", 4, "--batching.dynamic.timeout_ms=60000", *inputs,
+                    "-o", f"{self.tmp}/together/", f"--json={where}", "-y", check=False)
+            self.assertIn("the other inputs go on", p.stderr)
+            for folder in ("alone", "together"):
+                files = {path.name: path for path in (self.tmp / folder).glob(f"*.{kind}")}
+                self.assertEqual(len(files), 2, files)
+                lines[folder] = {name: {self.picture(line) for line in path.read_text().splitlines() if line[0] != "#"}
+                                 for name, path in files.items()}
+            for name, shown in lines["together"].items():
+                self.assertLessEqual(shown, lines["alone"][name])
+                self.assertTrue(shown)
+            sums = [json.loads(line) for line in where.read_text().splitlines()]
+            seen = sum(step["calls"] for s in sums for step in s["steps"] if step["name"] == "model")
+            self.assertEqual(max(s["batches"]["pictures"] for s in sums), seen)
+            for s in sums:
+                self.counted(s)
+
+    def picture(self, line):
+        """What a line says of a frame, by its time: numbers count what was written."""
+        if line[0] != "{":
+            return tuple(part.strip() for part in line.split(","))[2:]
+        return json.dumps({k: v for k, v in json.loads(line).items() if k != "frame"})
+
     @unittest.skipIf(SANITIZER, "figures of time mean nothing")
     def test_a_file_in_a_loop(self):
         """Each pass has the masks of the first, smoothing included, and times go on."""

@@ -1,5 +1,6 @@
 #include "test.h"
 
+#include "batcher/payoff.h"
 #include "pipeline/live.h"
 #include "steps.h"
 
@@ -47,6 +48,9 @@ TEST(what_is_late_is_shed)
     CHECK_INT(r, TACHY_SHED_HOPELESS);
     CHECK(!tachy_shed_due(&s, TACHY_SHED_INFER, deadline, deadline - 24 * MS, false, &r));
     CHECK(!tachy_shed_due(&s, TACHY_SHED_SINK, deadline, deadline - 24 * MS, true, &r));
+    CHECK(tachy_shed_left(&s, TACHY_SHED_INFER, deadline, deadline - 26 * MS) == (int64_t)MS); // for others of its batch
+    CHECK(tachy_shed_left(&s, TACHY_SHED_INFER, deadline, deadline - 24 * MS) == -(int64_t)MS);
+    CHECK(tachy_shed_left(&s, TACHY_SHED_INFER, TACHY_NO_DEADLINE, S) == INT64_MAX);
     tachy_shed_open(&s, 0);
     CHECK(tachy_shed_deadline(&s, S) == TACHY_NO_DEADLINE);
     CHECK(!tachy_shed_due(&s, TACHY_SHED_INFER, TACHY_NO_DEADLINE, UINT64_MAX, true, &r));
@@ -479,7 +483,24 @@ TEST(a_stuck_pipeline_holds_one_frame)
     sim_close(&m);
 }
 
-TEST_MAIN(TEST_CASE(what_is_late_is_shed), TEST_CASE(a_mean_is_forgotten),
+// Batches of live pictures: tried, measured, and left where they do not pay.
+TEST(batches_have_to_pay)
+{
+    struct tachy_payoff p = {0};
+    for (uint64_t ns = 103; ns >= 40; ns--) { // the first ones are cold
+        CHECK(tachy_payoff_alone(&p, 4));
+        tachy_payoff_add(&p, false, ns);
+    }
+    for (uint64_t ns = 400; ns > 0; ns -= 100) {
+        CHECK(tachy_payoff_alone(&p, 1) && !tachy_payoff_alone(&p, 2) && !tachy_payoff_known(&p)); // now together
+        tachy_payoff_add(&p, true, ns);
+    }
+    CHECK(tachy_payoff_known(&p) && !tachy_payoff_alone(&p, 3) && tachy_payoff_alone(&p, 2)); // 100 against 120 and 80
+    tachy_payoff_add(&p, false, 20); // least times count
+    CHECK(tachy_payoff_alone(&p, 4) && !tachy_payoff_alone(&p, 5));
+}
+
+TEST_MAIN(TEST_CASE(what_is_late_is_shed), TEST_CASE(batches_have_to_pay), TEST_CASE(a_mean_is_forgotten),
           TEST_CASE(target_fps_bounds_the_mean), TEST_CASE(like_the_last_one_that_was_inferred), TEST_CASE(small_movement_is_seen),
           TEST_CASE(threshold_zero_takes_equal_frames_only),
           TEST_CASE(never_across_a_discontinuity_or_another_format), TEST_CASE(each_eye_on_its_own),
