@@ -8,32 +8,35 @@
 
 const struct tachy_option tachy_model_options[] = {
     {"model.name", "model", 0, TACHY_OPT_STRING, "selfie", .arg = "NAME|FILE", .group = "Model",
-     .tune = "selfie-landscape", .tune_changes = true, .verbs = TACHY_VERB_REPLAY, .help = "model card of the zoo (tachy model list), or an ONNX file with --card; auto (segment): of the zoo's that are "
-                                        "installed, for each picture, or part of it with a person, the one whose input has its shape"},
+     .tune = "selfie-landscape", .tune_changes = true, .verbs = TACHY_VERB_REPLAY,
+     .help = "a model of the zoo (tachy model list), or an ONNX file with --card; auto (segment): of the installed "
+             "ones, the one whose input has the shape of the picture, or of its part with a person"},
     {"model.card", "card", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Model",
-     .verbs = TACHY_VERB_MODEL | TACHY_VERB_REPLAY, .help = "model card of one's own (JSON)"},
+     .verbs = TACHY_VERB_MODEL | TACHY_VERB_REPLAY, .help = "model card of your own model (JSON)"},
     {"model.dir", "model-dir", 0, TACHY_OPT_STRING, .arg = "DIR", .group = "Model",
      .verbs = TACHY_VERB_MODEL | TACHY_VERB_REPLAY | TACHY_VERB_ENGINE | TACHY_VERB_CURATE,
-     .help = "folder of the models; without it $TACHY_MODELS, then the user's data folder"},
+     .help = "folder of the models; default: $TACHY_MODELS, then the user's data folder"},
     {"model.input_size", "input-size", 0, TACHY_OPT_SIZE, .arg = "WxH", .group = "Model",
-     .help = "pictures that the model sees, if it takes other sizes than its card's; in a file also [width, height]"},
+     .help = "size of the pictures that the model sees, if it takes other sizes than its card's; in a file also "
+             "[width, height]"},
     {"model.provider", "provider", 0, TACHY_OPT_STRING, "auto", .arg = "NAME", .group = "Model",
      .verbs = TACHY_VERB_REPLAY | TACHY_VERB_ENGINE | TACHY_VERB_CURATE,
-     .help = "what runs the model: tachy (our own plans), cpu (ONNX Runtime's kernels), auto (tachy where it runs "
-             "all of the model, else cpu), null, or a provider of ONNX Runtime's (docs/models.md)"},
+     .help = "what runs the model: tachy (our own plans), cpu (ONNX Runtime's kernels), auto (tachy if it runs the "
+             "whole model, else cpu), null, or another provider of ONNX Runtime (docs/models.md)"},
     {"model.strict", "strict", 0, TACHY_OPT_BOOL, "no", .group = "Model", .verbs = TACHY_VERB_REPLAY | TACHY_VERB_CURATE,
-     .help = "it is an error when the provider does not run all of the model"},
+     .help = "fail if the provider does not run the whole model"},
     {"model.build_effort", "build-effort", 0, TACHY_OPT_INT, "0", .max = 3, .group = "Model",
      .verbs = TACHY_VERB_REPLAY | TACHY_VERB_ENGINE | TACHY_VERB_CURATE,
-     .help = "what the provider tachy may spend on finding the fastest kernels for a model on this machine, once: "
-             "nothing, 0.5, 3 or 30 seconds at most; what was found serves every later run; engine bench: 2 without "
-             "it"},
+     .help = "time that the provider tachy may spend once per model and machine to find the fastest kernels: at most "
+             "0, 0.5, 3 or 30 seconds; later runs use the result; default for engine bench: 2"},
     {"model.provider_options", "provider-option", 0, TACHY_OPT_LIST, .arg = "KEY=VALUE", .group = "Model",
-     .verbs = TACHY_VERB_REPLAY | TACHY_VERB_ENGINE | TACHY_VERB_CURATE, .help = "handed to the provider"},
+     .verbs = TACHY_VERB_REPLAY | TACHY_VERB_ENGINE | TACHY_VERB_CURATE, .help = "option to pass to the provider"},
     {"model.library", "ort-library", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Model",
-     .verbs = TACHY_VERB_REPLAY | TACHY_VERB_ENGINE | TACHY_VERB_CURATE, .help = "libonnxruntime.so to load; searched without it"},
+     .verbs = TACHY_VERB_REPLAY | TACHY_VERB_ENGINE | TACHY_VERB_CURATE,
+     .help = "libonnxruntime.so to load; default: searched for"},
     {"model.threads", "engine-threads", 0, TACHY_OPT_INT, "1", .max = TACHY_THREADS_MAX, .group = "Model",
-     .tune = "cores", .tune_changes = true, .verbs = TACHY_VERB_REPLAY | TACHY_VERB_CURATE, .help = "threads inside one run of the model; 0: 1"},
+     .tune = "cores", .tune_changes = true, .verbs = TACHY_VERB_REPLAY | TACHY_VERB_CURATE,
+     .help = "threads per run of the model; 0: 1"},
     {0},
 };
 

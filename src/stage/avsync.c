@@ -21,13 +21,13 @@ enum { WINDOW = 10 * TACHY_SYNC_RATE, HOP = TACHY_SYNC_RATE, LEAST = TACHY_SYNC_
 
 static const struct tachy_option options[] = {
     {"avsync.fix", "fix", 0, TACHY_OPT_STRING, .arg = "FILE|FOLDER/", .group = "Sound", .at_end = true,
-     .help = "write the input here with its sound where the mouth says, copied without encoding; a folder for several inputs"},
+     .help = "write the input here with its sound in sync, copied without encoding; a folder for several inputs"},
     {"avsync.confidence", "sync-conf", 0, TACHY_OPT_FLOAT, "1", .max = 1000, .group = "Sound",
-     .help = "confidence from which somebody speaks, and from which --fix shifts the sound"},
+     .help = "confidence from which someone counts as speaking, and from which --fix shifts the sound"},
     {"avsync.network", "sync-network", 0, TACHY_OPT_STRING, .arg = "CARD", .group = "Sound",
-     .help = "card of two networks that compare lips and sound, as SyncNet (docs/avsync.md)"},
+     .help = "card of two networks that compare lips and sound, such as SyncNet (docs/avsync.md)"},
     {"avsync.frames", "sync-frames", 0, TACHY_OPT_INT, "15", .min = 1, .max = TACHY_LIPS_LAGS, .group = "Sound",
-     .help = "with --sync-network: how many pictures of 25 a second the sound may be early or late"},
+     .help = "with --sync-network: how far the sound may be off, in pictures of 25 per second"},
     {0},
 };
 

@@ -47,7 +47,7 @@ struct bvh {
 
 static const struct tachy_option options[] = {
     {"pose.bvh", "bvh", 0, TACHY_OPT_STRING, .arg = "FOLDER", .group = "Tracking",
-     .help = "write the motion of each person here as a BVH file, for programs that animate"},
+     .help = "write each person's motion here as a BVH file, for animation programs"},
     {0},
 };
 

@@ -26,11 +26,11 @@ struct item {
 
 static const struct tachy_option options[] = {
     {"categorize.classes", "categories", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Categories",
-     .help = "classes to score: a name a line, or JSON with phrases and templates (docs/categorize.md)"},
+     .help = "classes to score: one name per line, or JSON with phrases and templates (docs/categorize.md)"},
     {"categorize.min_score", "min-score", 0, TACHY_OPT_FLOAT, "0", .max = 1, .group = "Categories",
-     .help = "least score of a class; a picture without one has no category"},
+     .help = "lowest score of a class; a picture without one has no category"},
     {"categorize.vectors", "vectors", 0, TACHY_OPT_BOOL, "no", .group = "Categories",
-     .help = "the JSON lines have each picture's vector too"},
+     .help = "add each picture's vector to the JSON lines"},
     {0},
 };
 

@@ -7,17 +7,18 @@
 
 const struct tachy_option tachy_decode_options[] = {
     {"regions.confidence", "conf", 0, TACHY_OPT_FLOAT, .max = 1, .group = "Regions", .aliases = "confidence",
-     .help = "least score of what is kept; the model card's without it"},
+     .help = "lowest score to keep; default: the model card's"},
     {"regions.overlap", "iou", 0, TACHY_OPT_FLOAT, .max = 1, .group = "Regions",
-     .help = "intersection over union above which the lower of two boxes of a class goes; the model card's without it"},
+     .help = "intersection over union above which the lower of two boxes of a class is dropped; default: the model "
+             "card's"},
     {"regions.limit", "max-det", 0, TACHY_OPT_INT, .min = 1, .max = 100000, .group = "Regions",
-     .help = "most regions of a frame, the best; the model card's without it"},
+     .help = "most regions per frame, the best ones; default: the model card's"},
     {"regions.classes", "classes", 0, TACHY_OPT_STRING, .arg = "LIST", .group = "Regions",
-     .help = "keep these classes only: names or numbers with commas between them"},
+     .help = "keep only these classes: names or numbers, separated by commas"},
     {"regions.top", "top", 0, TACHY_OPT_INT, .min = 1, .max = 1000, .group = "Regions",
-     .help = "classes that are named for a picture, the best; the model card's without it"},
+     .help = "classes to name per picture, the best ones; default: the model card's"},
     {"regions.labels", "labels", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Regions",
-     .help = "names of the classes, one a line, in place of the model card's"},
+     .help = "names of the classes, one per line, instead of the model card's"},
     {0},
 };
 

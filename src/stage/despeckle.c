@@ -10,8 +10,8 @@
 
 static const struct tachy_option options[] = {
     {"segment.despeckle", "despeckle", 0, TACHY_OPT_INT, "0", .max = 31, .arg = "FRAMES", .group = "Segment",
-     .help = "take out of the mask holes and specks that last for fewer frames than this; 0 and 1: none. With --live what has "
-             "just appeared waits for so long"},
+     .help = "remove holes and specks that last for fewer frames than this from the mask; 0 and 1: none. With --live "
+             "whatever appears is delayed by this many frames"},
     {0},
 };
 

@@ -14,9 +14,9 @@ const struct tachy_option tachy_draw_options[] = {
     {"draw.names", "names", 0, TACHY_OPT_BOOL, "yes", .group = "Overlay", .help = "write names and scores beside the boxes"},
     {"draw.points", "points", 0, TACHY_OPT_BOOL, "yes", .group = "Overlay", .help = "draw points"},
     {"draw.line", "line-width", 0, TACHY_OPT_FLOAT, .max = 0.5, .group = "Overlay",
-     .help = "width of lines as a share of the frame height; 1/360 without it"},
+     .help = "width of lines as a share of the frame height; default: 1/360"},
     {"draw.text", "text-size", 0, TACHY_OPT_FLOAT, .max = 0.5, .group = "Overlay",
-     .help = "height of letters as a share of the frame height; 1/40 without it"},
+     .help = "height of letters as a share of the frame height; default: 1/40"},
     {0},
 };
 

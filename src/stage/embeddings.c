@@ -26,8 +26,8 @@ struct embeddings {
 
 static const struct tachy_option options[] = {
     {"categorize.embeddings", "embeddings", 0, TACHY_OPT_STRING, .arg = "FILE.npy", .group = "Categories", .at_end = true,
-     .help = "write the vectors of all frames here, as float16, and beside it FILE.jsonl that says which frame each row is of; what "
-             "--search and --like look through"},
+     .help = "write the vectors of all frames here, as float16, and FILE.jsonl, which names the frame of each row; "
+             "--search and --like read them"},
     {0},
 };
 

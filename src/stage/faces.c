@@ -28,13 +28,13 @@ struct worker {
 
 const struct tachy_option faces_options[] = {
     {"faces.embed", "embed", 0, TACHY_OPT_STRING, .arg = "NAME|FILE", .group = "Faces",
-     .help = "model card of the network that makes a vector of a face, task \"embed\" (docs/faces.md)"},
+     .help = "model that turns a face into a vector, task \"embed\" (docs/faces.md)"},
     {"faces.size", "face-size", 0, TACHY_OPT_FLOAT, "40", .max = 10000, .arg = "PIXELS", .group = "Faces",
-     .help = "faces whose box is narrower or lower are left out"},
+     .help = "leave out faces whose box is narrower or lower"},
     {"faces.blur", "face-blur", 0, TACHY_OPT_FLOAT, "0.8", .max = 1, .group = "Faces",
-     .help = "faces that are more blurred are left out, as quality measures it"},
+     .help = "leave out faces that are more blurred, by the measure of quality"},
     {"faces.angle", "face-angle", 0, TACHY_OPT_FLOAT, "60", .max = 90, .arg = "DEGREES", .group = "Faces",
-     .help = "faces that are turned further away from the camera are left out"},
+     .help = "leave out faces that are turned further away from the camera"},
     {0},
 };
 

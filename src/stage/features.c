@@ -13,9 +13,9 @@ struct item {
 
 static const struct tachy_option options[] = {
     {"masks.propagate", "propagate", 0, TACHY_OPT_BOOL, "no", .group = "Masks",
-     .help = "follow what the prompts say through the video, by memory; the prompts are of one frame (docs/masks.md)"},
+     .help = "follow the prompted things through the video, by memory; the prompts are for one frame (docs/masks.md)"},
     {"masks.prompt_frame", "prompt-frame", 0, TACHY_OPT_INT, "0", .max = 1e9, .group = "Masks",
-     .help = "--propagate: number of the frame that the prompts are of, from 0; those before it have no masks"},
+     .help = "--propagate: number of the frame that the prompts are for, from 0; earlier frames get no masks"},
     {0},
 };
 

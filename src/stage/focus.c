@@ -79,7 +79,7 @@ struct focus_worker {
 
 static const struct tachy_option options[] = {
     {"segment.focus", "focus", 0, TACHY_OPT_ENUM, "auto", .values = "auto|off", .group = "Segment",
-     .help = "find people first and look at the part of the frame that they are in; off: at the whole frame"},
+     .help = "auto: find people first, and give the network the part of the frame around them; off: the whole frame"},
     {0},
 };
 

@@ -15,8 +15,8 @@ struct garbage {
 
 static const struct tachy_option options[] = {
     {"segment.garbage_matte", "garbage-matte", 0, TACHY_OPT_LIST, .arg = "X,Y,W,H|FILE", .group = "Segment",
-     .help = "nobody is cut out outside of this rectangle, in pixels of the shown picture or with % in percent of it, or "
-             "where this picture is black; given again: another rectangle, or one more picture"},
+     .help = "cut nobody out outside this rectangle, in pixels of the shown picture or in percent of it with %, or "
+             "where this picture is black; repeat it for more rectangles or one more picture"},
     {0},
 };
 

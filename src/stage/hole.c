@@ -32,11 +32,12 @@ struct hole_state {
 
 static const struct tachy_option options[] = {
     {"inpaint.hole", "hole", 0, TACHY_OPT_LIST, .arg = "X,Y,W,H|FILE", .group = "Inpaint",
-     .help = "fill this rectangle, in pixels of the shown picture or with % in percent of it, or what is white in this picture or "
-             "video; given again adds one. Without it people are removed"},
-    {"inpaint.people", "people", 0, TACHY_OPT_BOOL, "no", .group = "Inpaint", .help = "with --hole: remove people as well"},
+     .help = "fill this rectangle, in pixels of the shown picture or in percent of it with %, or what is white in "
+             "this picture or video; repeat it for more. Without it people are removed"},
+    {"inpaint.people", "people", 0, TACHY_OPT_BOOL, "no", .group = "Inpaint",
+     .help = "with --hole: also remove people"},
     {"inpaint.grow", "grow", 0, TACHY_OPT_FLOAT, "8", .max = 64, .arg = "PIXELS", .group = "Inpaint",
-     .help = "how far the hole goes beyond a person's edge"},
+     .help = "how far the hole extends beyond a person's edge"},
     {0},
 };
 

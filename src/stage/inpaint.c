@@ -38,11 +38,11 @@ struct inpaint_state {
 
 static const struct tachy_option options[] = {
     {"inpaint.look_ahead", "look-ahead", 0, TACHY_OPT_INT, "8", .max = 15, .arg = "FRAMES", .group = "Inpaint",
-     .help = "frames to come that may show what is behind the hole; none with --live"},
+     .help = "later frames that may show what is behind the hole; none with --live"},
     {"inpaint.network", "fill", 0, TACHY_OPT_STRING, .arg = "NAME|FILE", .group = "Inpaint",
-     .help = "model card of a network that fills what no frame shows, as LaMa; without it patches of the picture do"},
+     .help = "model of a network such as LaMa that fills what no frame shows; without it, patches of the picture do"},
     {"inpaint.lama_batch", "lama-batch", 0, TACHY_OPT_INT, "1", .min = 1, .max = 64, .group = "Inpaint",
-     .help = "parts of a frame that this network takes in a run, if its card's `batch` is free"},
+     .help = "parts of a frame per run of that network, if its card's `batch` is free"},
     {0},
 };
 

@@ -11,8 +11,8 @@ struct keep {
 
 static const struct tachy_option options[] = {
     {"segment.keep", "keep", 0, TACHY_OPT_ENUM, "people", .values = "people|objects", .group = "Segment",
-     .help = "objects: also what people hold, if it moves in front of a wall that was seen before; the camera must stand still; "
-             "on the CPU"},
+     .help = "objects: keep what people hold too, if it moves in front of a background seen before; the camera must "
+             "not move; on the CPU"},
     {0},
 };
 

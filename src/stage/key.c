@@ -27,14 +27,15 @@ struct key_state {
 
 static const struct tachy_option options[] = {
     {"segment.key", "key", 0, TACHY_OPT_LIST, .arg = "green|blue|auto|COLOR", .group = "Segment",
-     .help = "key out a screen of this colour instead of running a network, or besides the --model that is named; green, "
-             "blue, auto: its exact colour is found at the border of the first frames; given again: several samples"},
+     .help = "key out a screen of this colour instead of running a network, or in addition to a --model that is "
+             "named; green, blue, auto: the exact colour is taken from the border of the first frames; repeat it for "
+             "several samples"},
     {"segment.key_black", "key-black", 0, TACHY_OPT_FLOAT, "0.15", .max = 0.9, .group = "Segment",
-     .help = "keyed alpha up to this is 0: cleans an uneven screen"},
+     .help = "keyed alpha up to this becomes 0: cleans an uneven screen"},
     {"segment.key_white", "key-white", 0, TACHY_OPT_FLOAT, "0.9", .min = 0.1, .max = 1, .group = "Segment",
-     .help = "keyed alpha from this on is 1: closes holes in people"},
+     .help = "keyed alpha from this on becomes 1: closes holes in people"},
     {"segment.key_shadows", "key-shadows", 0, TACHY_OPT_ENUM, "keep", .values = "keep|remove", .group = "Segment",
-     .help = "keep: shadows on the screen darken what is put behind people; remove: they count as screen"},
+     .help = "keep: shadows on the screen darken the new background; remove: they count as screen"},
     {0},
 };
 

@@ -21,7 +21,7 @@ struct motion_worker {
 
 const struct tachy_option tachy_motion_options[] = {
     {"motion.flow_cache", "flow-cache", 0, TACHY_OPT_STRING, .arg = "FOLDER", .group = "Motion",
-     .help = "keep the flow of each pair of frames as .flo there, and read it instead of computing it again"},
+     .help = "save the flow of each pair of frames here as .flo, and read it instead of computing it again"},
     {0},
 };
 

@@ -7,9 +7,9 @@
 
 const struct tachy_option tachy_luma_options[] = {
     {"motion.size", "motion-size", 0, TACHY_OPT_INT, "640", .max = 16384, .arg = "PIXELS", .group = "Motion",
-     .help = "longest side of the pictures that are compared; 0: the frames' own size"},
+     .help = "longest side of the pictures to compare; 0: the frames' own size"},
     {"motion.flow_batch", NULL, 0, TACHY_OPT_INT, "8", .min = 1, .max = TACHY_PAIRS_MOST, .group = "Motion",
-     .help = "pairs of frames that a GPU compares at once for a worker"},
+     .help = "pairs of frames that a GPU compares at once per worker"},
     {0},
 };
 

@@ -18,21 +18,21 @@ struct people {
 
 static const struct tachy_option options[] = {
     {"faces.cluster_size", "cluster-size", 0, TACHY_OPT_INT, "2", .min = 2, .max = 100000, .group = "Faces",
-     .help = "tracks or pictures that make somebody a person"},
+     .help = "tracks or pictures that make a person"},
     {"faces.cluster_samples", "cluster-samples", 0, TACHY_OPT_INT, "1", .min = 1, .max = 1000, .group = "Faces",
-     .help = "near faces that make a place dense, the face itself counted: more leaves more faces out"},
+     .help = "neighbours, the face itself included, that make a dense region; higher leaves more faces out"},
     {"faces.cluster_select", "cluster-select", 0, TACHY_OPT_ENUM, "eom", .values = "eom|leaf", .group = "Faces",
      .help = "which clusters of HDBSCAN's tree are people: the most stable ones, or the smallest"},
     {"faces.people", "people", 0, TACHY_OPT_STRING, .arg = "FOLDER", .group = "Faces", .at_end = true,
-     .help = "write a list of all faces here, and a folder with the inputs and a montage for each person"},
+     .help = "write a list of all faces here, and for each person a folder with the inputs and a montage"},
     {"faces.put", "put", 0, TACHY_OPT_ENUM, "links", .values = "links|copies|list", .group = "Faces",
-     .help = "how inputs come into those folders: as hard links, as copies, or not at all"},
+     .help = "how inputs get into these folders: as hard links, as copies, or not at all"},
     {"faces.names", "names-file", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Faces", .at_end = true,
-     .help = "people that are known, with the names in this file; new ones are added to it"},
+     .help = "file of known people with their names; new ones are added to it"},
     {"faces.same", "same", 0, TACHY_OPT_FLOAT, "0.5", .max = 1, .group = "Faces",
-     .help = "cosine to a known person from which a face is that person's"},
+     .help = "cosine to a known person from which a face counts as that person's"},
     {"faces.join", "join", 0, TACHY_OPT_FLOAT, "0.7", .max = 1, .group = "Faces",
-     .help = "cosine of the means of two clusters from which they are one person; 1: clusters stay apart"},
+     .help = "cosine of the means of two clusters from which they count as one person; 1: never"},
     {0},
 };
 

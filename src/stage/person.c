@@ -19,8 +19,8 @@ struct person_state {
 
 static const struct tachy_option options[] = {
     {"segment.person", "person", 0, TACHY_OPT_STRING, "all", .arg = "all|largest|center|N", .group = "Segment",
-     .help = "whom to keep: all; the largest; who is nearest to the middle; or the Nth from the left in the first frame with so "
-             "many; then that person is followed"},
+     .help = "whom to keep: everybody; the largest person; the one nearest to the centre; or the Nth from the left in "
+             "the first frame with N people, who is then followed"},
     {0},
 };
 

@@ -17,10 +17,10 @@ struct plate {
 
 static const struct tachy_option options[] = {
     {"segment.plate", "plate", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Segment",
-     .help = "keep what differs from this picture of the scene without people, instead of running a network, or besides the "
-             "--model that is named; the camera must stand still"},
+     .help = "keep what differs from this picture of the empty scene, instead of running a network, or in addition to "
+             "a --model that is named; the camera must not move"},
     {"segment.plate_tolerance", "plate-tolerance", 0, TACHY_OPT_FLOAT, "1", .min = 0.1, .max = 10, .group = "Segment",
-     .help = "how much may differ and still be the plate, in parts of what noise explains"},
+     .help = "how much a pixel may differ and still belong to the empty scene, in multiples of the noise"},
     {0},
 };
 

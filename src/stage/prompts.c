@@ -8,11 +8,12 @@
 
 const struct tachy_option prompts_options[] = {
     {"masks.point", "point", 0, TACHY_OPT_LIST, .arg = "X,Y[,0|1]", .group = "Masks",
-     .help = "a point of what is wanted (1) or not (0), in pixels of the shown picture or with % in percent; all are of one thing"},
+     .help = "a point on the wanted thing (1) or off it (0), in pixels of the shown picture or in percent with %; all "
+             "points are about one thing"},
     {"masks.box", "box", 0, TACHY_OPT_LIST, .arg = "X,Y,W,H", .group = "Masks",
-     .help = "a box around a thing; given again adds one. The points say more of a single box"},
+     .help = "a box around a thing; repeat it for more things. Points refine a single box"},
     {"masks.find", "find", 0, TACHY_OPT_STRING, .arg = "NAME|FILE", .group = "Masks",
-     .help = "masks of what this detector finds, by its boxes: a model card, as detect's"},
+     .help = "make masks of what this detector finds, from its boxes: a model as for detect"},
     {0},
 };
 

@@ -23,7 +23,7 @@ struct worker {
 
 static const struct tachy_option options[] = {
     {"quality.report", "quality-report", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Quality", .at_end = true,
-     .help = "write counts, duplicates and odd sizes of all inputs together as JSON to this file"},
+     .help = "write counts, duplicates and odd sizes across all inputs to this file, as JSON"},
     {0},
 };
 

@@ -10,12 +10,12 @@
 
 static const struct tachy_option options[] = {
     {"segment.edge", "edge", 0, TACHY_OPT_ENUM, "soft", .values = "soft|natural|hard", .group = "Segment",
-     .help = "soft: the mask's own edge; natural: alpha is solved for around the edge, so that hair stays; hard: cut at "
+     .help = "soft: the mask's own edge; natural: solve for alpha along the edge, so that hair stays; hard: cut at "
              "the threshold"},
     {"segment.shrink", "shrink", 0, TACHY_OPT_FLOAT, "0", .max = 64, .arg = "PIXELS", .group = "Segment",
-     .help = "move the edge inward by that many pixels of the frame, fractions included"},
+     .help = "move the edge inward by this many pixels of the frame; fractions are allowed"},
     {"segment.grow", "grow", 0, TACHY_OPT_FLOAT, "0", .max = 64, .arg = "PIXELS", .group = "Segment",
-     .help = "move the edge outward by that many pixels of the frame, fractions included"},
+     .help = "move the edge outward by this many pixels of the frame; fractions are allowed"},
     {"segment.refine", "refine", 0, TACHY_OPT_BOOL, "no", .group = "Segment",
      .help = "fit the mask to the picture's edges, guided by luma; --edge natural does more"},
     {0},

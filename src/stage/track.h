@@ -35,7 +35,7 @@ extern const struct tachy_option tachy_track_options[];
 // A row of the tasks that follow faces.
 #define TACHY_REFINE_OPTION                                                                                                    \
     {"tracking.refine_landmarks", "refine-landmarks", 0, TACHY_OPT_BOOL, .group = "Tracking",                                   \
-     .help = "look at lips and eyes again: 478 points with irises, by the model face-mesh-attention; animate does if it is there"}
+     .help = "look again at lips and eyes: 478 points with irises, by the model face-mesh-attention; animate does so if it is installed"}
 
 // The memory of a form's stage begins with it.
 struct track {

@@ -45,13 +45,14 @@ static const struct tachy_task_stage *choose(const tachy_settings *s)
 
 static const struct tachy_option options[] = {
     {"animation.backend", "backend", 0, TACHY_OPT_ENUM, "mesh", .values = "mesh|neural", .group = "Animation",
-     .help = "what moves the portrait: a mesh, or the networks of --neural-card; with these it can change during a run (key b)"},
+     .help = "what moves the portrait: a mesh, or the networks of --neural-card; with those it can change during a "
+             "run (key b)"},
     {"animation.neural_card", "neural-card", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Animation",
      .help = "card of the networks of --backend neural (docs/animate.md)"},
     {"animation.neural_device", "neural-device", 0, TACHY_OPT_ENUM, "cpu", .values = "cpu|cuda", .group = "Animation",
-     .help = "where these networks run if frames are on the CPU: there, or on the GPU --gpu-id"},
+     .help = "where these networks run if frames are on the CPU: there too, or on the GPU --gpu-id"},
     {"animation.neural_precision", "neural-precision", 0, TACHY_OPT_ENUM, .values = "fp32|tf32|fp16|mixed", .group = "Animation",
-     .help = "what they compute in; without it --precision with --device cuda, else fp32 on the CPU and mixed on a GPU"},
+     .help = "their number format; default: --precision with --device cuda, else fp32 on the CPU and mixed on a GPU"},
     {0},
 };
 

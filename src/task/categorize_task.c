@@ -7,11 +7,11 @@ static const struct tachy_option options[] = {
     {"categorize.model", NULL, 0, TACHY_OPT_STRING, .arg = "NAME|FILE", .group = "Categories", .over = "model.name",
      .help = "model card of the network of pictures, with its network of texts; --model says the same"},
     {"categorize.search", "search", 0, TACHY_OPT_LIST, .arg = "TEXT", .group = "Categories", .at_end = true,
-     .help = "print the frames of --embeddings that a text describes best; without inputs the file is only read"},
+     .help = "print the frames of --embeddings that fit this text best; without inputs the file is only read"},
     {"categorize.like", "like", 0, TACHY_OPT_LIST, .arg = "PICTURE", .group = "Categories", .at_end = true,
-     .help = "print the frames of --embeddings that are most like a picture"},
+     .help = "print the frames of --embeddings that are most like this picture"},
     {"categorize.hits", "hits", 0, TACHY_OPT_INT, "10", .min = 1, .max = 1000, .group = "Categories",
-     .help = "frames that a search prints, the best"},
+     .help = "frames that a search prints"},
     {0},
 };
 

@@ -9,28 +9,29 @@
 static const struct tachy_option options[] = {
     {"segment.mode", "mode", 0, TACHY_OPT_ENUM, "cutout",
      .values = "mask|cutout|blur|replace|overlay|alpha|json|side-by-side", .group = "Segment",
-     .help = "what is written: the mask in grey, people on a colour, on their blurred surroundings, on a picture "
-             "or video, tinted, with transparency, a JSON line a frame, or before and after"},
+     .help = "what to write: the mask in grey; people on a colour, on their blurred surroundings, on a picture or "
+             "video, tinted, or with transparency; one JSON line per frame; or before and after side by side"},
     {"segment.background", "background", 0, TACHY_OPT_STRING, "black", .arg = "COLOR|FILE", .group = "Segment",
-     .help = "colour behind the people; for the mode replace a picture or video as well"},
+     .help = "colour behind the people; with --mode replace a picture or video"},
     {"segment.tint", "tint", 0, TACHY_OPT_COLOR, "#00ff0080", .group = "Segment",
-     .help = "colour and strength of the mode overlay"},
+     .help = "colour and strength of --mode overlay"},
     {"segment.blur", "blur", 0, TACHY_OPT_FLOAT, "0.02", .max = 0.5, .group = "Segment",
-     .help = "radius of the mode blur as a share of the frame height"},
+     .help = "radius of --mode blur as a share of the frame height"},
     {"segment.threshold", "threshold", 0, TACHY_OPT_FLOAT, "0.5", .max = 1, .group = "Segment",
-     .help = "probability from which a pixel is a person; a matting network's alpha is kept unless this or --feather is given"},
+     .help = "probability from which a pixel counts as a person; a matting network's alpha is kept unless this or "
+             "--feather is given"},
     {"segment.feather", "feather", 0, TACHY_OPT_FLOAT, "0.3", .max = 1, .group = "Segment",
      .help = "width of the soft edge around the threshold, in probability; 0: a hard edge"},
     {"segment.foreground", "foreground", 0, TACHY_OPT_BOOL, "no", .group = "Segment",
-     .help = "soft edges show people's own colours, estimated, instead of what the picture mixes in from behind them; "
-             "those that a network gives are shown unless this is no; modes cutout, blur, replace, side-by-side and alpha"},
+     .help = "estimate people's own colours along soft edges, so that the old background does not shine through; a "
+             "network's own estimate is used unless this is no; modes cutout, blur, replace, side-by-side and alpha"},
     {"segment.despill", "despill", 0, TACHY_OPT_ENUM, "off", .values = "off|green|blue|auto", .group = "Segment",
-     .help = "take the light of a green or blue screen, or with auto of the screen that --key finds, out of people's colours "
-             "around their edge; without it auto if there is a --key; modes as of --foreground"},
+     .help = "remove the light of a green or blue screen from people's edges; auto: the screen that --key finds. "
+             "Default: auto with --key, else off; in the modes of --foreground"},
     {"segment.smooth", "smooth", 0, TACHY_OPT_FLOAT, "0", .max = 1, .bare = "0.7", .group = "Segment",
-     .help = "calm the mask over time; 0: not at all, 1: most"},
+     .help = "smooth the mask over time; 0: off, 1: most"},
     {"segment.look_ahead", "look-ahead", 0, TACHY_OPT_INT, "0", .max = 15, .arg = "FRAMES", .group = "Segment",
-     .help = "with --smooth: frames to come that calm the mask as well as those before; not with --live, on the CPU"},
+     .help = "with --smooth: use this many later frames too; not with --live; on the CPU"},
     {0},
 };
 
