@@ -1,4 +1,5 @@
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -41,3 +42,11 @@ static inline void tachy_mix_wide(uint64_t h[2], const void *data, size_t size)
     h[0] = tachy_mix(lane[0], &lane[1], 3 * sizeof(lane[0]));
     h[1] = tachy_mix(lane[3] ^ size, lane, 3 * sizeof(lane[0]));
 }
+
+// As above over several parts in their order, with another result: for many megabytes, which several threads share. False:
+// no memory.
+struct tachy_mix_part {
+    const void *data;
+    size_t size;
+};
+bool tachy_mix_parts(uint64_t h[2], const struct tachy_mix_part *parts, int nb);

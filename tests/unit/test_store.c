@@ -270,5 +270,38 @@ TEST(use_counts)
     end();
 }
 
+static bool digest_of(uint64_t h[2], const uint8_t *data, size_t first, size_t size)
+{
+    h[0] = 1, h[1] = 2;
+    return tachy_mix_parts(h, (struct tachy_mix_part[]){{data, first}, {data + first, size - first}}, 2);
+}
+
+// As many threads as there are cores give what one gives; every piece, its place and where a part ends count.
+TEST(digest_of_parts)
+{
+    enum { PIECE = 1 << 20, FIRST = 3 * PIECE, SIZE = 12 * PIECE + 77 };
+    uint8_t *data = malloc(SIZE);
+    uint64_t want[2] = {1, 2}, got[2], piece[2];
+    for (size_t i = 0; i < SIZE; i++)
+        data[i] = (uint8_t)(i * 2654435761u >> 13);
+    for (size_t end = FIRST, at = 0; at < SIZE; end = SIZE) // a part whose length is a multiple of a piece's ends in an empty one
+        for (bool more = true; more; at += more ? PIECE : 0) {
+            size_t n = TACHY_MIN(end - at, (size_t)PIECE);
+            piece[0] = 0, piece[1] = 1;
+            tachy_mix_wide(piece, data + at, n);
+            tachy_mix_wide(want, piece, sizeof(piece));
+            more = n == PIECE;
+            at += more ? 0 : n;
+        }
+    CHECK(digest_of(got, data, FIRST, SIZE) && !memcmp(got, want, sizeof(got)));
+    CHECK(digest_of(got, data, FIRST + 1, SIZE) && memcmp(got, want, sizeof(got)) != 0);
+    for (size_t at = 5; at < SIZE; at += PIECE) {
+        data[at] ^= 1;
+        CHECK(digest_of(got, data, FIRST, SIZE) && memcmp(got, want, sizeof(got)) != 0);
+        data[at] ^= 1;
+    }
+    free(data);
+}
+
 TEST_MAIN(TEST_CASE(round_trip), TEST_CASE(damaged), TEST_CASE(foreign), TEST_CASE(not_writable),
-          TEST_CASE(two_processes), TEST_CASE(list_and_remove), TEST_CASE(use_counts))
+          TEST_CASE(two_processes), TEST_CASE(list_and_remove), TEST_CASE(use_counts), TEST_CASE(digest_of_parts))

@@ -47,7 +47,9 @@ int cuda_weights_share(struct cuda_weights **out, struct tachy_gpu *gpu, const v
 {
     uint64_t digest[2] = {0, 1};
     int err = TACHY_OK;
-    tachy_mix_wide(digest, data, size);
+    *out = NULL;
+    if (!tachy_mix_parts(digest, &(struct tachy_mix_part){data, size}, 1))
+        return TACHY_ERR_NOMEM;
     pthread_mutex_lock(&lock);
     struct cuda_weights *w = find(gpu->device.ordinal, digest, size);
     if (w) {
