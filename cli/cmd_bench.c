@@ -274,14 +274,14 @@ const struct verb verb_bench = {
     .usage = "[options] [FILE]",
     .summary = "measure suites of runs, with repeats and intervals",
     .details =
-        "Runs `tachy segment` on FILE, or on clips with motion and detail that it makes once and keeps in the cache. Without "
-        "an option that names a suite all suites run. Cases run in turn, round after round; figures are medians over the "
-        "rounds with 95 % intervals.\n\n"
-        "-o writes the result after each round; the same command goes on with one that was ended. tachy compare and tachy "
-        "report read it. docs/bench.md has the method.",
+        "Runs `tachy segment` on FILE, or on clips with motion and detail that it makes once and keeps in the cache. "
+        "Without an option that names a suite, all suites run. Cases run in turn, round after round; figures are "
+        "medians over the rounds with 95 % intervals.\n\n"
+        "-o writes the result after each round, and after an interruption the same command continues. tachy compare "
+        "and tachy report read the file. docs/bench.md has the method.",
     .options = TACHY_VERB_BENCH,
-    .examples = EXAMPLES({"tachy bench --quick -o before.json", "a minute"},
+    .examples = EXAMPLES({"tachy bench --quick -o before.json", "takes a minute"},
                          {"tachy bench --batch-only --seconds 5 in.mp4 -o results/", "batches on your own video"},
-                         {"tachy bench --peers --quick", "beside what one would write in Python"}),
+                         {"tachy bench --peers --quick", "compared with typical loops in Python"}),
     .run = run_bench,
 };

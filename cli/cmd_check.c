@@ -262,14 +262,14 @@ static int run_check(struct cli *c)
 const struct verb verb_check = {
     .name = "check",
     .usage = "[options] CONFIG [INPUT]",
-    .summary = "say whether a configuration is ready to be put to work here",
+    .summary = "check whether a configuration is ready for use on this machine",
     .details =
-        "Reads CONFIG, looks for its model and its device, runs it for 20 seconds on INPUT (or its own input.files), again and again "
-        "from the start, and holds rate, latency and memory to the targets. Output goes to a temporary folder. For each thing that "
-        "fails it names what mends it.\n\n"
+        "Reads CONFIG, looks for its model and device, runs it for 20 seconds on INPUT (or its own input.files), "
+        "repeated from the start as needed, and holds rate, latency and memory against the targets. Output goes to a "
+        "temporary folder. For each failure it names the remedy.\n\n"
         "Exit status 0: ready; 1: something fails; 2: wrong usage; 75: not now, the same command may succeed later.",
     .options = TACHY_VERB_CHECK,
-    .examples = EXAMPLES({"tachy check --min-fps 30 studio.yaml in.mp4", "30 frames a second at least"},
-                         {"tachy check --task pose --json pose.yaml in.mp4", "of another task, for programs"}),
+    .examples = EXAMPLES({"tachy check --min-fps 30 studio.yaml in.mp4", "at least 30 frames per second"},
+                         {"tachy check --task pose --json pose.yaml in.mp4", "another task, for programs"}),
     .run = run_check,
 };

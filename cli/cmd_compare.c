@@ -59,16 +59,16 @@ static int run_compare(struct cli *c)
 const struct verb verb_compare = {
     .name = "compare",
     .usage = "[options] BASE NEW",
-    .summary = "say whether runs became better or worse, with statistics",
+    .summary = "tell whether runs became better or worse, with statistics",
     .details =
-        "BASE and NEW are files of results, as --json and tachy bench write them, or folders of such files. A file may hold "
-        "several results, one after the other. The sample is a run, never a frame: make at least six of each.\n\n"
-        "Each figure is better, worse, the same within --fail-above, or it cannot be told, with the number of repeats that "
-        "it takes. Differences of the environments come first. The exit status is 1 where a figure is worse for certain and "
-        "by more than --fail-above. docs/compare-runs.md has the method.",
+        "BASE and NEW are result files, as --json and tachy bench write them, or folders of such files. A file may "
+        "hold several results, one after the other. The sample is a run, never a frame: make at least six of each.\n\n"
+        "Each figure is better, worse, the same within --fail-above, or undecided, with the number of repeats that "
+        "would decide it. Differences between the environments come first. The exit status is 1 if a figure is "
+        "certainly worse by more than --fail-above. docs/compare-runs.md has the method.",
     .options = TACHY_VERB_RESULTS,
-    .examples = EXAMPLES({"tachy compare base.json new.json", "many runs in each file, made with --json >> base.json"},
+    .examples = EXAMPLES({"tachy compare base.json new.json", "several runs in each file, made with --json >> base.json"},
                          {"tachy compare --paired --fail-above 2% base/ new/", "runs that were made in turn"},
-                         {"tachy compare --markdown --base mon.json --base tue.json wed.json", "several files a side"}),
+                         {"tachy compare --markdown --base mon.json --base tue.json wed.json", "several files per side"}),
     .run = run_compare,
 };

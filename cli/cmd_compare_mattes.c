@@ -32,14 +32,14 @@ const struct verb verb_compare_mattes = {
     .summary = "measure how good mattes are",
     .details =
         "A, B and the truth are videos, pictures or numbered pictures of alpha, as tachy segment --mode alpha and "
-        "--mode mask write them; all have as many frames, of one size. A picture with an alpha plane is judged by "
-        "it, any other by its luma.\n\n"
-        "With --truth A and B are both held against it, without it A is held against B. Printed are means over the "
-        "frames and the worst frames; --json has every frame's figures. -o writes a picture of the frame that is worst "
-        "by each figure. docs/compare.md has the definitions.",
+        "--mode mask write them; all have the same number of frames and the same size. A picture with an alpha plane "
+        "is judged by it, any other by its luma.\n\n"
+        "With --truth both A and B are judged against it, without it A against B. The output is the means over the "
+        "frames and the worst frames; --json has the figures of every frame. -o writes a picture of the frame that is "
+        "worst by each figure. docs/compare.md has the definitions.",
     .options = TACHY_VERB_COMPARE,
     .examples = EXAMPLES({"tachy compare-mattes old.mkv new.mkv --truth truth.mkv -o worst.png",
-                          "is the new one better, and where is it not?"},
+                          "is the new matte better, and where is it worse?"},
                          {"tachy compare-mattes mine.mov theirs.mov --json", "how far apart are two programs?"}),
     .run = run_compare_mattes,
 };

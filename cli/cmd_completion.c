@@ -78,12 +78,12 @@ const struct verb verb_completion = {
     .usage = "bash|zsh|fish",
     .summary = "print a completion script for a shell",
     .details =
-        "The script asks the command: completion words -- WORDS... prints a line for each word that may stand in the "
-        "place of the last one, with its meaning after a tab, and :files if a file may.",
+        "The script asks the command: completion words -- WORDS... prints a line for each word that can replace the "
+        "last one, with its meaning after a tab, and :files if a file name can.",
     .words = "bash|zsh|fish",
     .options = VERB_GENERAL,
     .examples = EXAMPLES(
         {"source <(tachy completion bash)", "completion in this shell"},
-        {"tachy completion fish > ~/.config/fish/completions/tachy.fish", "for good, in fish"}),
+        {"tachy completion fish > ~/.config/fish/completions/tachy.fish", "permanently, in fish"}),
     .run = run_completion,
 };

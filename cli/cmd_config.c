@@ -90,13 +90,13 @@ const struct verb verb_config = {
     .usage = "[options of a task]",
     .summary = "print the effective settings and where each comes from",
     .details =
-        "Takes the options and configuration files of every task, runs nothing, and prints "
-        "what would hold as a configuration file, with the origin of each value behind it: "
-        "default, FILE:LINE, or command line. Settings that only other tasks than segment read are left out unless they "
-        "are set; --all shows them as well. docs/config.md explains the files.",
+        "Takes the options and configuration files of every task, runs nothing, and prints the settings that would "
+        "apply as a configuration file. A comment names the origin of each value: default, FILE:LINE, or command "
+        "line. Settings that only tasks other than segment read are left out unless they are set; --all shows them "
+        "too. docs/config.md explains the files.",
     .options = TACHY_VERB_CONFIG | TACHY_VERB_RUN | TACHY_VERB_COMMAND | TACHY_VERB_PROFILE | TACHY_VERB_TASKS,
     .examples = EXAMPLES(
         {"tachy config > my.yaml", "a file to start from"},
-        {"tachy config -c my.yaml -crf 20", "what holds when both are given"}),
+        {"tachy config -c my.yaml -crf 20", "the settings when both are given"}),
     .run = run_config,
 };

@@ -85,22 +85,23 @@ static int run_curate(struct cli *c)
 const struct verb verb_curate = {
     .name = "curate",
     .usage = "[options] [JOB.yaml] IN... [-o DIR]",
-    .summary = "run several tasks over one decoding of many files",
+    .summary = "run several tasks on many files, decoding each once",
     .details =
-        "Every input is decoded once, and each task of the job sees the same frames. Inputs are videos, pictures, folders with all "
-        "that lies below them, patterns in quotes and lists (.txt, a path a line).\n\n"
-        "JOB.yaml is a configuration file: the tasks stand in curate.tasks, the settings of each in its section, with `when`, a "
-        "condition on what the tasks before it found. The settings of a task can be given as --TASK.NAME as well. curate.keep is a "
-        "filter. docs/curate.md has the expressions.\n\n"
-        "DIR (curated) gets results.jsonl, a line a frame, and files.jsonl, a line for each input that is done. A run that was "
-        "ended, whatever ended it, goes on with the same command; inputs are known by their bytes. One that fails is listed in "
-        "failed.jsonl, the others go on, and the exit status is 75.\n\n"
-        "--shard K/N works on one of N parts of the inputs, on a machine of its own; `tachy curate merge DIR... -o DIR` joins them.",
+        "Every input is decoded once, and all tasks of the job see the same frames. Inputs are videos, pictures, "
+        "folders with everything below them, patterns in quotes and lists (.txt, one path per line).\n\n"
+        "JOB.yaml is a configuration file: curate.tasks lists the tasks, and each has its settings in a section, with "
+        "`when`, a condition on what the tasks before it found. The settings of a task can be given as --TASK.NAME as "
+        "well. curate.keep is a filter. docs/curate.md has the expressions.\n\n"
+        "DIR (curated) gets results.jsonl, one line per frame, and files.jsonl, one line for each finished input. "
+        "After an interruption of any kind the same command continues; inputs are recognised by their bytes. An input "
+        "that fails is listed in failed.jsonl, the others are processed, and the exit status is 75.\n\n"
+        "--shard K/N works on one of N parts of the inputs, for instance on one of N machines; `tachy curate merge "
+        "DIR... -o DIR` joins the results.",
     .options = TACHY_VERB_CURATE,
     .by_path = TACHY_VERB_TASKS,
     .examples = EXAMPLES({"tachy curate --tasks detect,pose clips/ -o found", "faces and poses of all videos and pictures"},
-                         {"tachy curate job.yaml 'raw/*.mp4' more.txt -o found", "as the job file says"},
+                         {"tachy curate job.yaml 'raw/*.mp4' more.txt -o found", "what the job file says"},
                          {"tachy curate --tasks detect,pose --pose.when 'detect >= 1' --keep 'pose.score > 0.5' clips/",
-                          "poses only where there is a face"}),
+                          "poses only in frames with a face"}),
     .run = run_curate,
 };

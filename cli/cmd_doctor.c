@@ -84,11 +84,12 @@ int print_version(void)
 const struct verb verb_doctor = {
     .name = "doctor",
     .usage = "[options]",
-    .summary = "say what this machine offers, and what is missing",
+    .summary = "show what this machine offers, and what is missing",
     .details =
-        "Prints CPU features, caches, memory bandwidth, clocks and heat, GPU, driver, PCIe and power limit if any, FFmpeg, ONNX "
-        "Runtime and its providers, and the models that are present. For each thing that is missing, or that makes runs slower "
-        "than they need be, it names the command that mends it. Exit status 0: all that is needed is here; 1: something is missing.",
+        "Prints CPU features, caches, memory bandwidth, clocks and temperature, GPU, driver, PCIe and power limit if "
+        "any, FFmpeg, ONNX Runtime and its providers, and the installed models. For everything that is missing, or "
+        "that makes runs slower than necessary, it names the command that fixes it. Exit status 0: nothing required "
+        "is missing; 1: something is.",
     .options = TACHY_VERB_DOCTOR,
     .examples = EXAMPLES({"tachy doctor --json", "the same for programs"}),
     .run = run_doctor,

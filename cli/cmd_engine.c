@@ -157,7 +157,7 @@ static int run_engine(struct cli *c)
 const struct verb verb_engine = {
     .name = "engine",
     .usage = "why MODEL | show MODEL [--after PASS] | bench MODEL... | build MODEL... | ls | gc",
-    .summary = "say who runs a model's nodes and why, show its plan, measure providers; the engine store",
+    .summary = "show who runs a model's nodes and why, show its plan, measure providers; manage the engine store",
     .details =
         "A model is a name of the zoo (tachy model list) or an ONNX file.\n\n"
         "why goes through the model node by node, as it is after ONNX Runtime's first passes: which plan of "

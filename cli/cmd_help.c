@@ -122,7 +122,7 @@ static int run_help(struct cli *c)
 const struct verb verb_help = {
     .name = "help",
     .usage = "[COMMAND]",
-    .summary = "say what there is, or all about one command",
+    .summary = "list the commands, or explain one",
     .words = all_verbs,
     .options = VERB_GENERAL,
     .run = run_help,

@@ -362,25 +362,22 @@ static int run_model(struct cli *c) { return cli_run_word(c, words, "list"); }
 const struct verb verb_model = {
     .name = "model",
     .usage = "list | pull NAME... | info NAME|FILE | card FILE | verify [NAME...] | import FILE",
-    .summary = "list, get, describe and check models; turn TFLite into ONNX",
+    .summary = "list, get, describe and check models; convert TFLite to ONNX",
     .details =
-        "list shows the zoo. pull gets a model from the sources of its card and checks its "
-        "SHA-256; one under a licence that is not permissive needs --accept-licence. "
-        "info prints the card: licence, digest, sources and the contract of inputs and outputs. "
-        "Of an ONNX file it lists inputs and outputs with types and shapes, and card prints a card for it, in which what "
-        "the file does not say is left open. "
-        "verify checks the digests of the models that are present, and puts two frames through each as its card says. "
-        "import turns a TFLite file "
-        "into ONNX (-o FILE.onnx; without it in the current folder) and with "
-        "--card FILE.json writes a card to complete.",
+        "list shows the zoo. pull gets a model from the sources of its card and checks its SHA-256; if its licence is "
+        "not permissive, it needs --accept-licence. info prints the card: licence, digest, sources, and what goes in "
+        "and comes out. For an ONNX file it lists inputs and outputs with types and shapes, and card prints a card "
+        "for it, with gaps for what the file does not say. verify checks the digests of the installed models, and "
+        "runs two frames through each as its card says. import turns a TFLite file into ONNX (-o FILE.onnx; default: "
+        "in the current folder), and with --card FILE.json writes a card to complete.",
     .words = "list|pull|info|card|verify|import",
     .options = TACHY_VERB_MODEL,
     .examples = EXAMPLES(
         {"tachy model pull selfie", "get the default model"},
         {"tachy model import face.tflite -o face.onnx --card face.json",
-         "a network of one's own"},
-        {"tachy model card my.onnx > my.json", "a card to complete: what is open is asked for"},
+         "your own network"},
+        {"tachy model card my.onnx > my.json", "a card to complete: its gaps are marked"},
         {"tachy model verify my.onnx --card my.json", "is the card right?"},
-        {"tachy segment --model my.onnx --card my.json in.mp4", "and its use"}),
+        {"tachy segment --model my.onnx --card my.json in.mp4", "and use it"}),
     .run = run_model,
 };

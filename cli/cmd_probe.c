@@ -63,11 +63,11 @@ static int run_probe(struct cli *c)
 const struct verb verb_probe = {
     .name = "probe",
     .usage = "[options] FILE...",
-    .summary = "say what is in a file",
+    .summary = "show what is in a file",
     .details =
-        "Prints the container and every stream: codec, size, frame rate (and whether it is "
-        "constant), colour, rotation, stereo and spherical boxes, sound and subtitles. With --json "
-        "the same as an object (several files: an array), whose keys docs/probe.md documents. --cameras lists what cameras there are and what they give.",
+        "Prints the container and every stream: codec, size, frame rate (and whether it is constant), colour, "
+        "rotation, stereo and spherical boxes, sound and subtitles. With --json it prints an object (an array for "
+        "several files), whose keys docs/probe.md explains. --cameras lists the cameras and what they offer.",
     .options = TACHY_VERB_PROBE,
     .examples = EXAMPLES(
         {"tachy probe in.mp4", "for a person"},

@@ -50,16 +50,15 @@ static int run_replay(struct cli *c)
 const struct verb verb_replay = {
     .name = "replay",
     .usage = "[options] DIR",
-    .summary = "run one saved stage alone, time it and compare what comes out",
+    .summary = "run one saved stage alone, time it and compare its output",
     .details =
-        "DIR is what tachy segment --save-stage DIR N keeps: for the first N frames what "
-        "preprocess, model and postprocess read and wrote, as NumPy's .npy files with an index. One "
-        "of these stages is run on its saved input, on one thread, and median, p99 and rate are "
-        "printed.\n\n"
-        "With --golden what comes out is compared with what was saved: bit for bit, or within "
-        "--tolerance or --min-psnr. Exit status 1 where it differs.\n\n"
-        "The saved run's settings hold; those of the model may be given anew, to compare another "
-        "provider or other threads on the same input.",
+        "DIR is what tachy segment --save-stage DIR N saved: for the first N frames, what preprocess, model and "
+        "postprocess read and wrote, as NumPy's .npy files with an index. replay runs one of these stages on its "
+        "saved input, on one thread, and prints median, p99 and rate.\n\n"
+        "With --golden it compares the output with what was saved: bit for bit, or within --tolerance or --min-psnr. "
+        "The exit status is 1 if it differs.\n\n"
+        "The settings of the saved run apply; those of the model can be changed, to compare another provider or "
+        "number of threads on the same input.",
     .options = TACHY_VERB_REPLAY,
     .examples = EXAMPLES(
         {"tachy segment --save-stage stages 16 -f null in.mp4 -", "keep the first 16 frames"},

@@ -151,13 +151,13 @@ const struct verb verb_report = {
     .summary = "make a page of results: plots, tables, verdicts",
     .details =
         "RESULT is a file that --json, tachy profile, bench, tune, engine bench or compare wrote, or a folder of them. The page is "
-        "one HTML file that opens offline. Without -o bars are printed in the terminal.\n\n"
+        "one HTML file that opens offline. Without -o it prints bars in the terminal.\n\n"
         "--log TEXT BEFORE AFTER -o FILE.md adds an entry to the optimisation history at the end of FILE.md. docs/report.md has the "
         "plots.",
     .options = TACHY_VERB_RESULTS,
-    .examples = EXAMPLES({"tachy report bench.json profile.json -o report.html", "a page to pass on"},
+    .examples = EXAMPLES({"tachy report bench.json profile.json -o report.html", "a page to share"},
                          {"tachy report bench.json -o results.md", "the page that a team keeps"},
-                         {"tachy report --log \"enabled fp16\" before.json after.json -o results.md", "and what was gained"}),
+                         {"tachy report --log \"enabled fp16\" before.json after.json -o results.md", "adds the gain to its history"}),
     .run = run_report,
 };
 

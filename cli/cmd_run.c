@@ -315,10 +315,10 @@ int run_task(struct cli *c)
 
 const char run_usage[] = "[options] [-i] FILE... [-o OUTPUT]";
 const char run_details[] =
-    "Without -o the output stands beside the input and is named after the task or its mode, as in in.cutout.mp4.\n\n"
-    "Several inputs are worked on one after the other, or with --parallel N as many at once through one set of workers; "
-    "there a failing one does not end the others. Nothing is ever replaced without -y.\n\n"
-    "With -f a last lone - is the output (standard output), as in FFmpeg: -f null - throws the frames away, -f framemd5 - "
-    "prints a hash of each.\n\n"
-    "Ctrl-C ends the output cleanly, so that it plays, and says how much is in it; a second Ctrl-C ends at once. With "
-    "--resume the run is kept instead, whatever ended it, and the same command goes on.";
+    "Without -o the output is written beside the input and named after the task or its mode, as in in.cutout.mp4.\n\n"
+    "Several inputs are processed one after the other, or with --parallel N up to N at once by one set of workers, "
+    "where one that fails does not end the others. Nothing is ever replaced without -y.\n\n"
+    "With -f, a single - at the end is the output (standard output), as in FFmpeg: -f null - discards the frames, -f "
+    "framemd5 - prints a hash of each.\n\n"
+    "Ctrl-C finishes the output so that it plays, and says how much is in it; a second Ctrl-C ends at once. With "
+    "--resume the run is kept instead, whatever ended it, and the same command continues it.";

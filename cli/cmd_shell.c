@@ -425,14 +425,14 @@ static int run_shell(struct cli *c)
 const struct verb verb_shell = {
     .name = "shell",
     .usage = "[options]",
-    .summary = "a prompt that stays while runs go on",
+    .summary = "a prompt for commands while runs go on",
     .details =
-        "Takes the commands of tachy without the first word. A run (segment, profile segment) goes "
-        "on in the background, one after the other; stats, pause, resume, set, profile 10s, stop "
-        "and drain act on the one that goes on. help lists all.\n\n"
-        "On a terminal there are completion (Tab) and history (arrow keys, Ctrl-R), which is kept "
-        "in $XDG_STATE_HOME/tachy/history. Elsewhere lines are read as a script: its end waits for "
-        "the runs, and the exit status is the last one's.",
+        "Takes the commands of tachy without the first word. Runs (segment, profile segment) go on in the background, "
+        "one after the other; stats, pause, resume, set, profile 10s, stop and drain act on the current one. help "
+        "lists all commands.\n\n"
+        "On a terminal there are completion (Tab) and history (arrow keys, Ctrl-R), which is kept in "
+        "$XDG_STATE_HOME/tachy/history. Elsewhere the lines are read as a script: at its end the shell waits for the "
+        "runs, and the exit status is that of the last one.",
     .options = TACHY_VERB_SHELL,
     .examples = EXAMPLES(
         {"tachy shell", "a session"},

@@ -58,9 +58,9 @@ static const struct tachy_option options[] = {
 
 static const struct tachy_example examples[] = {
     {"tachy animate --image portrait.jpg talk.mp4", "writes talk.animate.mp4: the portrait talks"},
-    {"tachy animate --image portrait.jpg --audio speech.wav", "writes speech.animate.mkv: the portrait says it"},
+    {"tachy animate --image portrait.jpg --audio speech.wav", "writes speech.animate.mkv: the portrait speaks"},
     {"tachy animate --image portrait.jpg -i /dev/video0 -o window", "live, from a camera to a window"},
-    {"tachy animate --image portraits/ -i /dev/video0 -o /dev/video2", "into a call; keys 1 to 9 switch portraits"},
+    {"tachy animate --image portraits/ -i /dev/video0 -o /dev/video2", "into a video call; keys 1 to 9 switch portraits"},
     {"tachy animate --live --image portrait.jpg --parallel 2 /dev/video0 /dev/video2 -o out/", "two cameras at once, each with a file of its own"},
     {0},
 };
@@ -104,7 +104,7 @@ const struct tachy_task_ops tachy_task_animate = {
     .info =
         {
             .name = "animate",
-            .summary = "move a portrait as a face in a video does",
+            .summary = "make a portrait move like the face in a video",
             .details = "Follows the face in the input and moves the face of a still picture as it does: head, brows, eyes and "
                        "mouth. The face of the first frame with one is taken as at rest (docs/animate.md).",
             .examples = examples,

@@ -31,8 +31,8 @@ static const struct tachy_task_stage *choose(const tachy_settings *s)
 
 static const struct tachy_example examples[] = {
     {"tachy avsync talk.mp4", "says how late the sound is, and writes talk.avsync.jsonl: a line per window of 10 s"},
-    {"tachy avsync talk.mp4 --fix fixed.mp4 -f null -", "talk.mp4 with its sound where the mouth says"},
-    {"tachy avsync clips/ -o offsets/ --fix fixed/", "the same of each file of a folder"},
+    {"tachy avsync talk.mp4 --fix fixed.mp4 -f null -", "talk.mp4 with its sound in sync"},
+    {"tachy avsync clips/ -o offsets/ --fix fixed/", "the same for each file of a folder"},
     {"tachy avsync talk.mp4 --sync-network syncnet.json", "two networks compare lips and sound; their card names the files"},
     {0},
 };
@@ -41,7 +41,7 @@ const struct tachy_task_ops tachy_task_avsync = {
     .info =
         {
             .name = "avsync",
-            .summary = "measure how late a voice is against the mouth",
+            .summary = "measure how late the sound is, by the mouths",
             .details = "Follows faces and compares how their mouths open with the sound: how late it is, how sure that is, and who "
                        "speaks. The output is .jsonl or .csv (docs/avsync.md).",
             .examples = examples,

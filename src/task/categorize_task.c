@@ -59,7 +59,7 @@ const struct tachy_task_ops tachy_task_categorize = {
     .info =
         {
             .name = "categorize",
-            .summary = "sort pictures by what texts say, and search them",
+            .summary = "sort pictures by texts, and search them",
             .details = "Compares each frame with texts by a network of the kind of CLIP: the best of your own classes, or a vector of "
                        "each frame, through which --search and --like look. The output is .jsonl or .csv "
                        "(docs/categorize.md).",

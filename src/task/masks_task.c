@@ -41,7 +41,7 @@ const struct tachy_task_ops tachy_task_masks = {
     .info =
         {
             .name = "masks",
-            .summary = "make masks of all things, or of what points and boxes say",
+            .summary = "make masks of everything, or of what points and boxes ask for",
             .details = "Makes a mask of each thing in a frame with networks of the kind of SAM 2, or of what --point, --box or a detector "
                        "(--find) asks for. With --propagate the things of one frame are followed by their memory. The output is the picture with masks over it, or .jsonl with COCO's run lengths (docs/masks.md).",
             .examples = examples,

@@ -22,7 +22,7 @@ const struct tachy_task_ops tachy_task_motion = {
     .info =
         {
             .name = "motion",
-            .summary = "measure motion: how much, the camera's, and things that move",
+            .summary = "measure motion: how much, the camera's, and what moves",
             .details = "Computes dense optical flow from each frame to the next. The output is the picture with boxes around what moves "
                        "against the camera, or numbers as .jsonl, or boxes as .csv (docs/motion.md).",
             .examples = examples,

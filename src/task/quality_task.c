@@ -9,7 +9,7 @@ static const struct tachy_task_stage stages[] = {
 
 static const struct tachy_example examples[] = {
     {"tachy quality talk.mp4", "writes talk.quality.jsonl: blur, noise, exposure and more of each frame"},
-    {"tachy quality photos/ -o measured/ --quality-report report.json", "the same of pictures, with duplicates and odd sizes of them all"},
+    {"tachy quality photos/ -o measured/ --quality-report report.json", "the same for pictures, with duplicates and odd sizes among them"},
     {"tachy quality talk.mp4 -o talk.csv", "a row per frame"},
     {0},
 };

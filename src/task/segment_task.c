@@ -77,16 +77,16 @@ static const struct tachy_task_stage *choose(const tachy_settings *s)
 
 static const struct tachy_example examples[] = {
     {"tachy segment in.mp4 -o out.mp4", "people on black, as H.264 with the sound of in.mp4"},
-    {"tachy segment --mode blur --smooth talk.mp4", "writes talk.blur.mp4; a calm mask"},
-    {"tachy segment --mode replace --background beach.jpg in.mp4", "another place"},
-    {"tachy segment --key green in.mp4", "who stands before a green screen, without a network"},
-    {"tachy segment --plate empty.png in.mp4", "who was not there in empty.png"},
-    {"tachy segment --garbage-matte 20%,0,60%,100% in.mp4", "only who is in the middle"},
+    {"tachy segment --mode blur --smooth talk.mp4", "writes talk.blur.mp4, with a steady mask"},
+    {"tachy segment --mode replace --background beach.jpg in.mp4", "a different background"},
+    {"tachy segment --key green in.mp4", "people in front of a green screen, without a network"},
+    {"tachy segment --plate empty.png in.mp4", "whoever is not in empty.png"},
+    {"tachy segment --garbage-matte 20%,0,60%,100% in.mp4", "only people in the middle"},
     {"tachy segment --mode alpha in.mp4 -o out.webm", "with transparency, VP9"},
     {"tachy segment --mode mask -ss 1:30 -t 10 -c:v libx264 -crf 12 in.mkv", "ten seconds of the mask in grey"},
-    {"tachy segment --mode json in.mp4 -o - | jq .", "a JSON line a frame"},
-    {"tachy segment --mode mask --calibrate -f null in.mp4 -", "only the figures"},
-    {"tachy segment 'shot_%04d.png' -r 24 -o cut/", "numbered pictures into a folder"},
+    {"tachy segment --mode json in.mp4 -o - | jq .", "one JSON line per frame"},
+    {"tachy segment --mode mask --calibrate -f null in.mp4 -", "only the timings"},
+    {"tachy segment 'shot_%04d.png' -r 24 -o cut/", "numbered pictures, into a folder"},
     {0},
 };
 
@@ -179,8 +179,8 @@ const struct tachy_task_ops tachy_task_segment = {
             .summary = "cut people out of a video or picture",
             .details =
                 "Finds the people in every frame and writes a video (or picture, or numbered pictures) of the same "
-                "length, timing, rotation and colour, with its sound, subtitles, chapters and metadata. What is done "
-                "with the people is the --mode.",
+                "length, timing, rotation and colour, with its sound, subtitles, chapters and metadata. --mode "
+                "says what the output shows.",
             .examples = examples,
         },
     .options = options,

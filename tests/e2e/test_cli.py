@@ -342,7 +342,7 @@ class Pages(Case):
         """What the scripts of all shells ask for: a word and its meaning a line."""
         def words(*of):
             return [line.split("\t")[0] for line in run("completion", "words", "--", *of).stdout.splitlines()]
-        self.assertIn("probe\tsay what is in a file\n", run("completion", "words", "--", "").stdout)
+        self.assertIn("probe\tshow what is in a file\n", run("completion", "words", "--", "").stdout)
         self.assertEqual(words("segment", "--mode=ma"), ["--mode=mask"])
         self.assertEqual(words("segment", "--no-ref"), ["--no-refine"])
         self.assertEqual(words("profile", "segment", "--thr"), ["--threshold"])
