@@ -155,7 +155,7 @@ static void finish(struct table *w)
 {
     for (int i = 0; i < w->n; i++) {
         struct setting *s = &w->setting[i];
-        int from = s->n > 2;
+        int from = s->n > 1;
         for (int k = from; k < s->n; k++)
             s->fps += s->run[k].fps / (s->n - from);
         for (int k = from; k < s->n && s->n - from > 1 && w->n_ratios < RATIOS; k++)
