@@ -159,8 +159,8 @@ struct tachy_run_params {
                                    // outlive the run; several runs may share it
     struct tachy_control *control; // control.h: pause, stop, figures from other threads; NULL:
                                    // none. Must outlive the run; several runs may share it
-    bool auto_tune;       // search for the best number of workers during the run: in its first seconds, every 30 s and when its
-                          // rate changes; up to one per core (two if a GPU runs everything), or up to `workers`.
+    bool auto_tune;       // search for the best numbers of workers and of the source's decoders during the run: in its first seconds,
+                          // now and then, and when its rate changes; up to as many as the run has by itself, or as are asked for.
                           // Results keep the same bits. Not with `pipeline`
     double time_limit_s;  // reading ends this long after the first frame is written and each decoder has given one; frames in flight are finished,
                           // and the run ends as at the end of the source. 0: no limit

@@ -148,6 +148,7 @@ struct tachy_stream {
     // The way of an item.
     struct pipeline_span span[PIPELINE_SPANS];
     struct pipeline_turn turn[PIPELINE_SPANS]; // by span
+    int worked_at; // the span that writes, which items far ahead wait for, or nb_spans
     int nb_spans, first_turn; // the latter: nb_spans where nothing is ordered
     void *state[TACHY_MAX_STAGES];
     struct tachy_item kept;   // results for later items to take over; of whose turn that is
@@ -171,6 +172,7 @@ struct tachy_stream {
     struct pipeline_event done; // pull waits here
     struct pipeline_spin pull_spin;
     _Atomic int64_t nb_pulled, nb_holes, nb_done;
+    _Atomic int64_t nb_worked; // items that have come to span `worked_at`
 
     // Failure: `err` is set once err_at is, and both under `fail`.
     pthread_mutex_t fail;
@@ -317,6 +319,8 @@ void pipeline_fail(tachy_stream *s, int64_t seq, int err);
 // A failure in `step` of the item at `seq`, which is the caller's; the first one of a stream is logged.
 void pipeline_item_failed(tachy_stream *s, int64_t seq, const char *step, int err);
 // Ends an item that its stream has ended before.
+// `n` items have come to span k.
+void pipeline_count_worked(tachy_stream *s, int k, int n);
 void pipeline_give_up(tachy_stream *s, struct pipeline_slot *slot);
 
 // ---- pipeline_batch.c ----

@@ -43,7 +43,7 @@ static void item_back(tachy_stream *s, int64_t seq)
     struct pipeline_slot *slot = pipeline_slot(s, seq);
     bool leaving;
     slot->item.arrived = tachy_ticks();
-    slot->span++;
+    pipeline_count_worked(s, ++slot->span, 1);
     pthread_mutex_lock(&p->lock);
     leaving = s->leaving;
     if (!leaving)

@@ -41,7 +41,9 @@ static void set_spans(tachy_stream *s)
 {
     const tachy_task *t = s->bind->task;
     s->nb_spans = pipeline_spans(t, s->bind->batcher, s->policy && s->policy->copies, s->span);
-    s->first_turn = s->nb_spans;
+    s->first_turn = s->worked_at = s->nb_spans;
+    for (int k = 1; k < s->nb_spans; k++)
+        s->worked_at = s->span[k].writes ? k : s->worked_at;
     int64_t ahead = 0;
     for (int k = s->nb_spans - 1; k >= 0; k--) {
         const struct pipeline_span *span = &s->span[k];

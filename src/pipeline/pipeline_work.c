@@ -35,6 +35,12 @@ static void finish(tachy_stream *s, struct pipeline_slot *slot)
     set_state(slot, SLOT_DONE);
 }
 
+void pipeline_count_worked(tachy_stream *s, int k, int n)
+{
+    if (k == s->worked_at)
+        atomic_fetch_add_explicit(&s->nb_worked, n, memory_order_relaxed);
+}
+
 void pipeline_give_up(tachy_stream *s, struct pipeline_slot *slot)
 {
     drop_input(s, &slot->item);
@@ -369,7 +375,8 @@ static void go_on(struct group *g, bool left)
 {
     tachy_stream *s = g->s;
     const bool drops = span_of(g)->drops;
-    if (++g->k == s->nb_spans) {
+    pipeline_count_worked(s, ++g->k, g->n);
+    if (g->k == s->nb_spans) {
         for (int i = 0; i < g->n; i++)
             finish(s, slot_of(g, i));
         g->n = 0;

@@ -19,9 +19,8 @@ static bool one_decoder(const struct run_readers *r)
     return r->resume || r->paced || live_stream_policy(r->live) ;
 }
 
-static int wanted_decoders(const struct run_readers *r)
+static int wanted_decoders(const struct run_readers *r, int asked)
 {
-    int asked = r->source->params.decoders;
     if (one_decoder(r))
         return 1;
     if (asked)
@@ -45,7 +44,7 @@ bool run_readers_could_be_more(const struct run_readers *r)
 {
     const struct tachy_source_params *p = &r->source->params;
     // If several were requested and there is one, the input is not suitable.
-    bool refused = r->nb == 1 && wanted_decoders(r) > 1;
+    bool refused = r->nb == 1 && wanted_decoders(r, p->decoders) > 1;
     return !one_decoder(r) && !refused && divides(r->source) && p->every_nth <= 1 && !p->max_frames &&
            r->nb < TACHY_MIN(tachy_cpu_count(), READERS_MAX);
 }
@@ -57,7 +56,12 @@ int run_readers_open(struct run_readers *r, tachy_source *source, tachy_stream *
     r->stream = stream;
     r->profile = profile;
     r->log = log;
-    int n = tachy_source_spread(source, wanted_decoders(r), tachy_stream_window(stream));
+    int asked = wanted_decoders(r, source->params.decoders), most = r->tunes ? TACHY_MAX(asked, wanted_decoders(r, 0)) : asked;
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->woken, NULL);
+    r->made = true;
+    int n = tachy_source_spread(source, most, tachy_stream_window(stream));
+    atomic_store(&r->active, TACHY_MIN(asked, n));
     for (int i = 0; i < n; i++) {
         r->one[i].all = r;
         r->nb = i + 1;
@@ -124,13 +128,45 @@ bool run_readers_stopped(const struct run_readers *r)
            tachy_control_ending(r->control, r->controlled);
 }
 
-// Waits while the run is paused. False: no more is to be read.
-static bool may_read(struct run_readers *r)
+// Waits while fewer threads are wanted.
+static void rest(struct run_reader *one)
 {
+    struct run_readers *r = one->all;
+    int number = (int)(one - r->one);
+    if (number < atomic_load(&r->active))
+        return;
+    pthread_mutex_lock(&r->lock);
+    while (number >= atomic_load(&r->active) && !r->ending)
+        pthread_cond_wait(&r->woken, &r->lock);
+    pthread_mutex_unlock(&r->lock);
+}
+
+// One thread ends, and so will all.
+static void wake_all(struct run_readers *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->ending = true;
+    pthread_cond_broadcast(&r->woken);
+    pthread_mutex_unlock(&r->lock);
+}
+
+// Waits while the run is paused or the thread rests. False: no more is to be read.
+static bool may_read(struct run_reader *one)
+{
+    struct run_readers *r = one->all;
+    rest(one);
     while (!run_readers_stopped(r) && tachy_control_hold(r->control, r->controlled))
         if (r->paced) // then there is one thread: its clock starts again
             r->pace.started = false;
     return !run_readers_stopped(r);
+}
+
+void run_readers_set(struct run_readers *r, int n)
+{
+    pthread_mutex_lock(&r->lock);
+    atomic_store(&r->active, n);
+    pthread_cond_broadcast(&r->woken);
+    pthread_mutex_unlock(&r->lock);
 }
 
 static void *reader_main(void *arg)
@@ -141,7 +177,7 @@ static void *reader_main(void *arg)
     bool begun = false;
     tachy_thread_name("tachy-reader");
     tachy_profile_thread(r->profile, one->prof);
-    while (err == TACHY_OK && may_read(r)) {
+    while (err == TACHY_OK && may_read(one)) {
         tachy_frame *f = NULL;
         int64_t seq;
         bool breaks = false;
@@ -159,6 +195,7 @@ static void *reader_main(void *arg)
         tachy_frame_unref(&f);
     }
     tachy_prof_thread_stop(one->prof);
+    wake_all(r);
     if (!begun)
         atomic_fetch_add(&r->begun, 1);
     if (err == TACHY_OK || err == TACHY_ERR_INTERRUPTED) // a pipeline that failed tells it itself
@@ -179,6 +216,7 @@ int run_readers_start(struct run_readers *r)
 {
     atomic_store(&r->err, TACHY_ERR_EOF);
     atomic_store(&r->running, r->nb);
+    atomic_store(&r->begun, r->nb - atomic_load(&r->active)); // the others may never begin
     for (int i = 0; i < r->nb; i++) {
         r->one[i].started = !pthread_create(&r->one[i].thread, NULL, reader_main, &r->one[i]);
         if (r->one[i].started)
@@ -210,4 +248,9 @@ void run_readers_close(struct run_readers *r)
     for (int i = 0; i < r->nb; i++)
         tachy_profile_close_prof(r->profile, &r->profs[i]);
     r->nb = 0;
+    if (r->made) {
+        pthread_cond_destroy(&r->woken);
+        pthread_mutex_destroy(&r->lock);
+    }
+    r->made = false;
 }

@@ -36,6 +36,11 @@ struct run_readers {
     struct run_reader one[READERS_MAX];
     struct tachy_prof *profs[READERS_MAX]; // the same as in one[], for tachy_prof_read()
     int nb;                                // threads = decoders
+    bool tunes;                            // more may be opened than are asked for; they rest until run_readers_set()
+    _Atomic int active;                    // that work; the others rest
+    bool made, ending;                     // the lock is there; one has ended, so none rests any more
+    pthread_mutex_t lock;                  // guards `ending`
+    pthread_cond_t woken;
     atomic_bool stop;                      // no more frames are read
     _Atomic int running, err;              // err: of the first that ended by something but EOF
     _Atomic int64_t decoded;               // frames read
@@ -51,6 +56,9 @@ int run_readers_open(struct run_readers *r, tachy_source *source, tachy_stream *
 // After it: whether more decoders than there are could be had with the same output, one a core at
 // most.
 bool run_readers_could_be_more(const struct run_readers *r);
+// From now on `n` threads read, 1..nb. Frames and their order stay the same: the others leave what they have begun to them.
+// Any thread.
+void run_readers_set(struct run_readers *r, int n);
 // The last thread that ends ends the stream.
 int run_readers_start(struct run_readers *r);
 // Waits for the threads. TACHY_ERR_EOF: everything was read; TACHY_OK: they were stopped, or the

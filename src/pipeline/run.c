@@ -75,7 +75,7 @@ static void read_batches(const struct run *r, struct tachy_summary *s)
 static void read_figures(const struct run *r, double paused_s, struct tachy_summary *s, struct tachy_prof *sum)
 {
     s->workers = atomic_load(&r->pipeline->active);
-    s->decoders = r->readers.nb;
+    s->decoders = atomic_load(&r->readers.active);
     s->frames = atomic_load(&r->written);
     s->decoded = atomic_load(&r->readers.decoded);
     read_steps(r, s, sum); // then each of these frames is in them
@@ -168,20 +168,32 @@ static void report_progress(struct run *r, struct progress_state *ps, bool last)
         atomic_store(&r->readers.stop, true);
 }
 
+// Frames that the workers have worked on. On the CPU they count before what is written of them, which waits for its turn: with several
+// decoders that comes in bursts.
+static int64_t worked(const struct run *r)
+{
+    return atomic_load(r->stream->sched.on_gpu ? &r->stream->nb_done : &r->stream->nb_worked);
+}
+
 // Time does not pass for the search while the run is held.
 static uint64_t tuner_now(struct run *r)
 {
     return tachy_now_ns() - (uint64_t)(tachy_control_paused_s(r->p->control, &r->controlled) * 1e9);
 }
 
-// The number of workers changes no bits and drops no frame.
-static void tune_workers(struct run *r)
+// The numbers of workers and decoders change no bits and drop no frame.
+static void tune(struct run *r)
 {
-    if (r->tuner.most < 2)
+    if (!r->tunes || !tachy_tuner_tick(&r->tuner, tuner_now(r), worked(r)))
         return;
-    int n = tachy_tuner_tick(&r->tuner, tuner_now(r), atomic_load(&r->written));
-    if (n)
-        pipeline_set_workers(r->pipeline, n);
+    pipeline_set_workers(r->pipeline, r->tuner.n[TACHY_TUNER_WORKERS]);
+    run_readers_set(&r->readers, r->tuner.n[TACHY_TUNER_DECODERS]);
+}
+
+static void open_tuner(struct run *r)
+{
+    const int n[] = {atomic_load(&r->pipeline->active), atomic_load(&r->readers.active)}, most[] = {r->pipeline->nb_workers, r->readers.nb};
+    tachy_tuner_open(&r->tuner, n, most, r->p->log, tuner_now(r));
 }
 
 // Seconds since the steady part began: when the first frame is written and each decoder has given one, but no later
@@ -216,7 +228,7 @@ static void count_frames(struct run *r, double t)
     if (t < 0 || (r->counted_s > 0 && t < r->counted_s + POINT_S) || atomic_load(&r->readers.stop))
         return;
     r->counted_s = t;
-    const int64_t count[RUN_COUNTS] = {atomic_load(&r->readers.decoded), atomic_load(&r->stream->nb_done), atomic_load(&r->written)};
+    const int64_t count[RUN_COUNTS] = {atomic_load(&r->readers.decoded), worked(r), atomic_load(&r->written)};
     for (int k = 0; k < RUN_COUNTS; k++) {
         add_point(&r->steady[0][k], t, (double)count[k]);
         if (t >= r->p->time_limit_s / 4)
@@ -236,7 +248,7 @@ static double slope(const struct tachy_slope *s)
 static double steady_rate(const struct run *r, const struct tachy_summary *s)
 {
     const struct tachy_slope *count = r->steady[r->steady[1][RUN_WORKED].n >= WARM_POINTS];
-    double busy[RUN_COUNTS] = {0}, frames[RUN_COUNTS] = {(double)s->decoded, (double)atomic_load(&r->stream->nb_done), (double)s->frames};
+    double busy[RUN_COUNTS] = {0}, frames[RUN_COUNTS] = {(double)s->decoded, (double)worked(r), (double)s->frames};
     double sum = 0, all = 0;
     for (int i = 0; i < s->nb_steps; i++)
         busy[i == TACHY_STEP_DECODE ? RUN_DECODED : i == r->encode ? RUN_WRITTEN : RUN_WORKED] += s->steps[i].busy_s;
@@ -330,7 +342,7 @@ static int drain(struct run *r)
         count_frames(r, t);
         read_energy(r);
         end_on_time(r, t);
-        tune_workers(r);
+        tune(r);
     }
     atomic_store(&r->readers.stop, true);
     return err == TACHY_ERR_EOF ? TACHY_OK : err;
@@ -403,8 +415,8 @@ static int run_controlled(struct run *r)
     r->cpu_start_ns = tachy_process_cpu_ns();
     r->start_ns = tachy_now_ns();
     tachy_control_begin(r->p->control, &r->controlled, &control_ops, r);
-    if (r->tuner.most)
-        tachy_tuner_open(&r->tuner, atomic_load(&r->pipeline->active), r->tuner.most, r->p->log, tuner_now(r));
+    if (r->tunes)
+        open_tuner(r);
     int err = run_frames(r);
     tachy_control_end(r->p->control, &r->controlled, err, r->sum);
     tachy_energy_close(&r->energy);
@@ -420,7 +432,7 @@ static int open_stream(struct run *r)
     const struct pipeline_policy *policy = err == TACHY_OK ? live_stream_policy(r->live) : NULL;
     int enough = pipeline_enough_workers(p->task), workers = TACHY_DEF(p->workers, enough);
     r->pipeline = p->pipeline;
-    r->tuner.most = p->auto_tune && !p->pipeline ? TACHY_MIN(TACHY_MAX(workers, enough), 1023) : 0;
+    r->tunes = r->readers.tunes = p->auto_tune && !p->pipeline;
     if (err < 0)
         return err;
     if (p->pipeline)
@@ -432,7 +444,7 @@ static int open_stream(struct run *r)
     else
         err = pipeline_open(&r->pipeline,
                             tachy_pipeline_params(.task = p->task, .input = *input,
-                                                  .workers = TACHY_DEF(r->tuner.most, p->workers),
+                                                  .workers = r->tunes ? TACHY_MAX(workers, enough) : p->workers,
                                                   .max_bytes = p->max_bytes, .ahead = p->ahead, .memory = p->max_bytes,
                                                   .batch = p->batch,
                                                   .batch_timeout_us = p->batch_timeout_us,
@@ -440,7 +452,7 @@ static int open_stream(struct run *r)
                             policy);
     if (err == TACHY_OK && !p->pipeline)
         r->stream = r->pipeline->first;
-    if (err == TACHY_OK && r->tuner.most) // the others rest until they are tried
+    if (err == TACHY_OK && r->tunes) // the others rest until they are tried
         pipeline_set_workers(r->pipeline, workers);
     if (err == TACHY_OK)
         live_stream_start(r->live, r->stream);

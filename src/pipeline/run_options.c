@@ -47,7 +47,7 @@ const struct tachy_option tachy_run_options[] = {
              "difference of luma means over a grid); 0: never. It replaces frame_skip_threshold, and on the command "
              "line it turns frame skipping on"},
     {"performance.auto_tune", "auto-tune", 0, TACHY_OPT_BOOL, "no", .group = "Performance", .verbs = TACHY_VERB_RUN,
-     .help = "find the best number of workers during the run, in the first seconds and when its rate changes; results stay the same, bit for bit"},
+     .help = "find the best numbers of workers and decoders during the run, in the first seconds and when its rate changes; results stay the same, bit for bit"},
     {"run.time_limit", "time-limit", 0, TACHY_OPT_FLOAT, "0", .max = 1e9, .arg = "SECONDS", .group = "Run", .verbs = TACHY_VERB_RUN,
      .help = "stop reading this many seconds after the first frame was written and every decoder has begun, then "
              "finish the frames in work; 0: no limit"},

@@ -33,7 +33,8 @@ struct run {
     _Atomic uint64_t first_ns;      // from the start to the first frame written
     uint64_t start_ns, cpu_start_ns;
     struct control_run controlled;
-    struct tachy_tuner tuner;      // most 0: none
+    bool tunes;                    // `tuner` searches
+    struct tachy_tuner tuner;
     struct tachy_slope steady[2][RUN_COUNTS]; // from the first frame written and after the warm-up; the calling thread's
     double steady_from_s;          // since the start; 0: not yet
     double counted_s;              // when they were counted last

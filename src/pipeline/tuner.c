@@ -1,19 +1,31 @@
 #include "pipeline/tuner.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const uint64_t MS = 1000000;
-static const double GAIN = 1.03, STRANGE = 0.2;
-enum { LEAST_FRAMES = 24, SETTLE = 150, LEAST = 400, MOST = 2000, HOLD = 1000, AGAIN = 30000 }; // ms
-enum { FIRST, UP, DOWN, NEAR, HELD };
+static const double GAIN = 1.03, CERTAIN = 1.2, STRANGE = 0.2;
+enum { LEAST_FRAMES = 24, SETTLE = 150, LEAST = 400, MOST = 2000, HOLD = 1000, AGAIN = 30000, AGAIN_MOST = 480000 }; // ms
+enum { FINEST = 4 };                               // no step is smaller than this part of the best
+enum { UP, DOWN, NEAR, MOVES };                    // of one part
+enum { FIRST, ALL_UP, ALL_DOWN, PARTS, HELD = PARTS + MOVES * TACHY_TUNER_PARTS };
 
-static bool was_tried(const struct tachy_tuner *t, int n) { return t->tried[n / 32] >> n % 32 & 1; }
+static bool same(const int *a, const int *b) { return !memcmp(a, b, sizeof(int) * TACHY_TUNER_PARTS); }
 
-static void set(struct tachy_tuner *t, int n, uint64_t now)
+static bool was_tried(const struct tachy_tuner *t, const int *n)
 {
-    t->n = n;
-    t->tried[n / 32] |= 1u << n % 32;
+    for (int i = 0; i < t->nb_tried; i++)
+        if (same(t->tried[i], n))
+            return true;
+    return t->nb_tried == TACHY_TUNER_TRIED;
+}
+
+static void set(struct tachy_tuner *t, const int *n, uint64_t now)
+{
+    if (!was_tried(t, n))
+        memcpy(t->tried[t->nb_tried++], n, sizeof(t->n));
+    memmove(t->n, n, sizeof(t->n));
     t->changed = now;
     t->window = 0;
 }
@@ -21,63 +33,115 @@ static void set(struct tachy_tuner *t, int n, uint64_t now)
 static void search(struct tachy_tuner *t, uint64_t now)
 {
     t->phase = FIRST;
-    t->strange = 0;
-    memset(t->tried, 0, sizeof(t->tried));
+    t->strange = t->nb_tried = 0;
+    t->other_rate = 0;
     set(t, t->n, now);
 }
 
-void tachy_tuner_open(struct tachy_tuner *t, int n, int most, const struct tachy_log *log, uint64_t now)
+void tachy_tuner_open(struct tachy_tuner *t, const int n[TACHY_TUNER_PARTS], const int most[TACHY_TUNER_PARTS],
+                      const struct tachy_log *log, uint64_t now)
 {
-    *t = (struct tachy_tuner){.n = n, .most = most, .log = log};
+    *t = (struct tachy_tuner){.again = AGAIN * MS, .log = log};
+    memcpy(t->n, n, sizeof(t->n));
+    memcpy(t->most, most, sizeof(t->most));
     search(t, now);
 }
 
-// The next number to try; 0: none is left. Near the best ever smaller steps, both ways.
-static int candidate(struct tachy_tuner *t)
+static int twice(const struct tachy_tuner *t, int part) { return TACHY_MIN(2 * t->best[part], t->most[part]); }
+
+static int half(const struct tachy_tuner *t, int part) { return TACHY_MAX(t->best[part] / 2, 1); }
+
+// The next step around the best, ever smaller ones both ways.
+static bool near(struct tachy_tuner *t, int part, int *n)
 {
-    int n = t->phase == UP ? TACHY_MIN(2 * t->best, t->most) : t->phase == DOWN ? TACHY_MAX(t->best / 2, 1) : 0;
-    if (n && !was_tried(t, n))
-        return n;
-    if (t->phase < NEAR) {
-        t->phase++;
-        return candidate(t);
-    }
-    for (; t->step > 0; t->step /= 2)
+    for (; t->step >= TACHY_MAX(t->best[part] / FINEST, 1); t->step /= 2)
         for (int side = 1; side >= -1; side -= 2) {
-            n = t->best + side * t->step;
-            if (n >= 1 && n <= t->most && !was_tried(t, n))
-                return n;
+            n[part] = t->best[part] + side * t->step;
+            if (n[part] >= 1 && n[part] <= t->most[part] && !was_tried(t, n))
+                return true;
         }
-    return 0;
+    return false;
+}
+
+// The next choice to try; false: none is left.
+static bool candidate(struct tachy_tuner *t, int *n)
+{
+    for (; t->phase < HELD; t->phase++) {
+        int part = (t->phase - PARTS) / MOVES, move = (t->phase - PARTS) % MOVES;
+        memcpy(n, t->best, sizeof(t->best));
+        if (t->phase < PARTS) {
+            for (int i = 0; i < TACHY_TUNER_PARTS; i++)
+                n[i] = t->phase == ALL_UP ? twice(t, i) : half(t, i);
+        } else if (move == NEAR) {
+            if (part == TACHY_TUNER_WORKERS && near(t, part, n))
+                return true;
+            continue;
+        } else {
+            n[part] = move == UP ? twice(t, part) : half(t, part);
+            t->step = half(t, part);
+        }
+        if (!was_tried(t, n))
+            return true;
+    }
+    return false;
+}
+
+// "4 workers, 2 decoders"; decoders only if there may be several.
+static void words(const struct tachy_tuner *t, const int *n, char *buf, size_t size)
+{
+    int used = snprintf(buf, size, "%d worker%s", n[TACHY_TUNER_WORKERS], n[TACHY_TUNER_WORKERS] == 1 ? "" : "s");
+    if (t->most[TACHY_TUNER_DECODERS] > 1)
+        snprintf(buf + used, size - (size_t)used, ", %d decoder%s", n[TACHY_TUNER_DECODERS], n[TACHY_TUNER_DECODERS] == 1 ? "" : "s");
 }
 
 static void hold(struct tachy_tuner *t, uint64_t now)
 {
+    char text[80];
+    bool found_again = same(t->best, t->said);
     t->phase = HELD;
     t->held_rate = t->best_rate;
+    t->again = found_again ? TACHY_MIN(2 * t->again, AGAIN_MOST * MS) : AGAIN * MS;
     set(t, t->best, now);
-    enum tachy_log_level level = t->best == t->said ? TACHY_LOG_VERBOSE : TACHY_LOG_INFO;
-    t->said = t->best;
-    tachy_msg(t->log, level, "auto-tune: %d worker%s, %.1f frames per second", t->best, t->best == 1 ? "" : "s",
-              t->best_rate * 1e9);
+    memcpy(t->said, t->best, sizeof(t->said));
+    words(t, t->best, text, sizeof(text));
+    tachy_msg(t->log, found_again ? TACHY_LOG_VERBOSE : TACHY_LOG_INFO, "auto-tune: %s, %.1f frames per second", text, t->best_rate * 1e9);
 }
 
-// A number has its rate.
+static void say_tried(const struct tachy_tuner *t, const int *n, double rate, bool better)
+{
+    char with[80], before[80];
+    words(t, n, with, sizeof(with));
+    words(t, t->best, before, sizeof(before));
+    tachy_msg(t->log, TACHY_LOG_VERBOSE, "auto-tune: %s instead of %s: %+.1f %%; %s", with, before, 100 * (rate / t->best_rate - 1),
+              better ? "kept" : "taken back");
+}
+
+// A choice has its rate.
 static void judge(struct tachy_tuner *t, double rate, uint64_t now)
 {
+    int n[TACHY_TUNER_PARTS];
+    memcpy(n, t->n, sizeof(n));
+    if (t->other_rate > 0) { // it was the best's second window
+        t->best_rate = (t->best_rate + rate) / 2;
+        rate = t->other_rate;
+        memcpy(n, t->other, sizeof(n));
+    } else if (t->phase != FIRST && rate > t->best_rate * GAIN && rate < t->best_rate * CERTAIN) {
+        t->other_rate = rate;
+        memcpy(t->other, t->n, sizeof(t->other));
+        set(t, t->best, now);
+        return;
+    }
+    t->other_rate = 0;
     bool better = t->phase == FIRST || rate > t->best_rate * GAIN;
     if (t->phase != FIRST)
-        tachy_msg(t->log, TACHY_LOG_VERBOSE, "auto-tune: %d workers instead of %d: %+.1f %%; %s", t->n, t->best,
-                  100 * (rate / t->best_rate - 1), better ? "kept" : "taken back");
+        say_tried(t, n, rate, better);
     if (better) {
-        t->best = t->n;
+        memcpy(t->best, n, sizeof(t->best));
         t->best_rate = rate;
     }
-    t->phase += t->phase == FIRST || (!better && t->phase < NEAR);
-    if (t->phase < NEAR)
-        t->step = TACHY_MAX(t->best / 2, 1);
-    int n = candidate(t);
-    if (n)
+    bool steps = t->phase >= PARTS && (t->phase - PARTS) % MOVES == NEAR;
+    t->phase += t->phase == FIRST || (!better && !steps);
+    if (candidate(t, n))
         set(t, n, now);
     else
         hold(t, now);
@@ -85,11 +149,11 @@ static void judge(struct tachy_tuner *t, double rate, uint64_t now)
 
 static void watch(struct tachy_tuner *t, double rate, uint64_t now)
 {
-    bool same = fabs(rate / t->held_rate - 1) <= STRANGE;
-    t->strange = same ? 0 : t->strange + 1;
-    t->held_rate = same ? 0.9 * t->held_rate + 0.1 * rate : t->held_rate;
+    bool usual = fabs(rate / t->held_rate - 1) <= STRANGE;
+    t->strange = usual ? 0 : t->strange + 1;
+    t->held_rate = usual ? 0.9 * t->held_rate + 0.1 * rate : t->held_rate;
     t->window = 0;
-    if (t->strange < 2 && now < t->changed + AGAIN * MS)
+    if (t->strange < 2 && now < t->changed + t->again)
         return;
     if (t->strange)
         tachy_msg(t->log, TACHY_LOG_VERBOSE, "auto-tune: the rate went from %.1f to %.1f frames per second; searching again",
@@ -97,19 +161,20 @@ static void watch(struct tachy_tuner *t, double rate, uint64_t now)
     search(t, now);
 }
 
-int tachy_tuner_tick(struct tachy_tuner *t, uint64_t now, int64_t frames)
+bool tachy_tuner_tick(struct tachy_tuner *t, uint64_t now, int64_t frames)
 {
+    int before[TACHY_TUNER_PARTS];
     if (!t->window) {
         if (now < t->changed + SETTLE * MS)
-            return 0;
+            return false;
         t->window = now;
         t->frames = frames;
-        return 0;
+        return false;
     }
     uint64_t least = (t->phase == HELD ? HOLD : LEAST) * MS, spent = now - t->window;
     if (spent < least || (frames - t->frames < LEAST_FRAMES && spent < MOST * MS))
-        return 0;
-    int before = t->n;
+        return false;
+    memcpy(before, t->n, sizeof(before));
     double rate = (double)(frames - t->frames) / (double)spent;
     if (t->phase == HELD)
         watch(t, rate, now);
@@ -117,5 +182,5 @@ int tachy_tuner_tick(struct tachy_tuner *t, uint64_t now, int64_t frames)
         judge(t, rate, now);
     else
         t->window = 0; // nothing came out: the source waits
-    return t->n == before ? 0 : t->n;
+    return !same(t->n, before);
 }

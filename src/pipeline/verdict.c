@@ -19,7 +19,7 @@ static void read_stages(struct tachy_verdict_in *in, const struct run *r, const 
     const tachy_pipeline *p = r->pipeline;
     for (int i = 0; i < s->nb_steps; i++)
         in->step_busy_s[i] = s->steps[i].busy_s;
-    in->source = (struct verdict_stage){.threads = r->readers.nb, .busy_s = s->steps[TACHY_STEP_DECODE].busy_s};
+    in->source = (struct verdict_stage){.threads = s->decoders, .busy_s = s->steps[TACHY_STEP_DECODE].busy_s};
     in->work = (struct verdict_stage){.threads = s->workers, .busy_s = pipeline_work_s(r->pipeline) - r->work_before_s};
     in->sink = (struct verdict_stage){.threads = 1, .busy_s = s->steps[r->encode].busy_s};
     for (int i = 0; i < r->readers.nb; i++)
@@ -68,7 +68,7 @@ static void read_batches(struct tachy_verdict_in *in, const tachy_stream *s)
 static double held_back_s(const struct run_readers *r)
 {
     uint64_t end = atomic_load(&r->end_ns);
-    double waited = (double)tachy_ticks_ns(atomic_load(&r->push_ticks)) * 1e-9 / TACHY_MAX(r->nb, 1);
+    double waited = (double)tachy_ticks_ns(atomic_load(&r->push_ticks)) * 1e-9 / TACHY_MAX(atomic_load(&r->active), 1);
     return waited + (end ? (double)(tachy_now_ns() - end) * 1e-9 : 0);
 }
 
