@@ -1,7 +1,8 @@
-// tune_replay TABLE... [--seeds N] [--check]: plays the search of `tachy tune` on stored workloads (bench/tune_workload) instead of
+// tune_replay TABLE... [--seeds N] [--check] [--leave-one-out]: plays the search of `tachy tune` on stored workloads (bench/tune_workload) instead of
 // running them, with the noise of their repeated settings, and prints how good a setting it finds in which share of the time of
 // trying all, and how far the predictions are off. --check: exit status 1 unless each search finds 98 % in 10 % of the time and predicts 90 % of the
-// settings within 10 %.
+// settings within 10 %. --leave-one-out: a search begins with the constants that fit the other tables, each in turn, instead of the
+// program's own guess.
 //
 // A setting's true rate is the mean of its later runs if it was repeated, else that of its one run: those that are repeated were
 // chosen by their first run, which so says too much. A setting that is not in the table fails.
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SETTINGS = 2048, RUNS = 8, RATIOS = 1024 };
+enum { TABLES = 16, SETTINGS = 2048, RUNS = 8, RATIOS = 1024 };
 static const double FOUND = 0.98, TIME = 0.1, NEAR = 0.1, PREDICTED = 0.9; // what must hold
 
 struct setting {
@@ -197,26 +198,84 @@ static struct table *read_table(const char *path)
 }
 
 struct found {
-    double share, time, predicted; // of the best rate; of the time of trying all; settings predicted within 10 %
+    double share, time, predicted, model; // of the best rate; of the time of trying all; settings predicted within 10 %, by the model alone
 };
 
-static struct found play(const struct table *of, struct table *w, uint64_t seed, struct cli *c)
+static double rate(const struct table *w, const struct tune_fit *f, const struct setting *s)
 {
-    static struct tune_fit f;
+    struct tune_trial model;
+    double sd;
+    if (f)
+        return exp(tune_expected(&w->t, f, s->at, &sd));
+    tune_predict(&w->t, s->at, &model);
+    return model.fps;
+}
+
+// The share of the settings that are predicted within 10 %. `f`: NULL for the model alone.
+static double predicted(const struct table *w, const struct tune_fit *f)
+{
+    double n = 0;
+    for (int i = 0; i < w->n; i++)
+        n += fabs(rate(w, f, &w->setting[i]) / w->setting[i].fps - 1) <= NEAR;
+    return n / w->n;
+}
+
+static bool search(const struct table *of, struct table *w, uint64_t seed, struct cli *c)
+{
     *w = *of;
     w->rng = seed * 2654435761u + 1;
     w->t.c = c;
     table = w;
     luck(w);
-    struct found found = {0};
-    if (tune_search(&w->t) < 0)
-        return found;
+    return tune_search(&w->t) == TACHY_OK;
+}
+
+static struct found play(const struct table *of, struct table *w, uint64_t seed, struct cli *c)
+{
+    static struct tune_fit f;
+    if (!search(of, w, seed, c))
+        return (struct found){0};
     const struct setting *s = find(w, w->t.final[w->t.best < 0 ? 0 : w->t.best].at);
-    double sd, near = 0;
+    struct found found = {s ? s->fps / w->best : 0, w->t.spent_s / w->all_s, 0, 0};
     tune_fit(&f, &w->t, tune_score);
-    for (int i = 0; i < w->n; i++)
-        near += fabs(exp(tune_expected(&w->t, &f, w->setting[i].at, &sd)) / w->setting[i].fps - 1) <= NEAR;
-    return (struct found){s ? s->fps / w->best : 0, w->t.spent_s / w->all_s, near / w->n};
+    found.predicted = predicted(w, &f);
+    w->t.k = of->t.guess ? *of->t.guess : tune_guess;
+    found.model = predicted(w, NULL);
+    return found;
+}
+
+// The constants that fit a table best: by as many of its settings as a search may see.
+static struct tune_constants fitted(const struct table *of, struct table *w, struct cli *c)
+{
+    static struct tune_fit f;
+    search(of, w, 0, c);
+    struct tune *t = &w->t;
+    t->n_seen = 0;
+    for (int i = 0; i < w->n && t->n_seen < TUNE_SEEN; i += 1 + w->n / (TUNE_SEEN + 1)) {
+        struct tune_seen *s = &t->seen[t->n_seen++];
+        memcpy(s->at, w->setting[i].at, sizeof(s->at));
+        s->score = w->setting[i].fps;
+        s->seconds = t->seconds;
+        s->fits = true;
+    }
+    tune_fit(&f, t, tune_score);
+    return t->k;
+}
+
+// What the other workloads' constants say of one's before its trials: their mean and how far they are from each other.
+static void expect(const struct tune_constants *k, int n, int left_out, struct tune_constants *guess, struct tune_constants *doubt)
+{
+    static const double LEAST = 0.15;
+    for (int c = 0; c < TUNE_CONSTANTS; c++) {
+        double sum = 0, squares = 0;
+        for (int i = 0; i < n; i++) {
+            double v = log(((const double *)&k[i])[c]);
+            sum += i == left_out ? 0 : v / (n - 1);
+            squares += i == left_out ? 0 : v * v / (n - 1);
+        }
+        ((double *)guess)[c] = exp(sum);
+        ((double *)doubt)[c] = fmax(sqrt(fmax(squares - sum * sum, 0)), LEAST);
+    }
 }
 
 static int by_size(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
@@ -230,16 +289,17 @@ static double say(const char *name, double *v, int n, bool high)
     return worst;
 }
 
-static bool replay(const char *path, int seeds, struct cli *c)
+static bool replay(const char *path, const struct table *of, int seeds, struct cli *c)
 {
-    struct table *of = read_table(path), *w = calloc(1, sizeof(*w));
-    double *v = calloc(3 * (size_t)seeds, sizeof(*v)), noise = 0;
-    bool ok = of && w && v;
+    struct table *w = calloc(1, sizeof(*w));
+    double *v = calloc(4 * (size_t)seeds, sizeof(*v)), noise = 0;
+    bool ok = w && v;
     for (int i = 0; ok && i < seeds; i++) {
         struct found f = play(of, w, (uint64_t)i, c);
         v[i] = f.share;
         v[seeds + i] = f.time;
         v[2 * seeds + i] = f.predicted;
+        v[3 * seeds + i] = f.model;
     }
     for (int i = 0; ok && i < of->n_ratios; i++)
         noise += (of->ratio[i] - 1) * (of->ratio[i] - 1) / of->n_ratios;
@@ -248,31 +308,64 @@ static bool replay(const char *path, int seeds, struct cli *c)
         double found = say("of the best", v, seeds, false);
         double time = say("of the time", v + seeds, seeds, true);
         double near = say("predicted within 10 %", v + 2 * seeds, seeds, false);
+        say("by the model alone", v + 3 * seeds, seeds, false);
         printf("\n");
         ok = found >= FOUND && time <= TIME && near >= PREDICTED;
     }
     free(v);
     free(w);
-    free(of);
     return ok;
+}
+
+static void print_constants(const char *name, const struct tune_constants *k)
+{
+    printf("  %s: sharp %.3g, crowd %.3g, cores %.3g, decode_turn %.3g, model_turn %.3g\n", name, k->sharp, k->crowd, k->cores,
+           k->decode_turn, k->model_turn);
+}
+
+// Each table with what the others say of its constants.
+static bool leave_out(struct table *const of[], const char *const path[], int n, struct cli *c, struct tune_constants *guess,
+                      struct tune_constants *doubt)
+{
+    struct tune_constants k[TABLES];
+    struct table *w = calloc(1, sizeof(*w));
+    for (int i = 0; w && i < n; i++) {
+        k[i] = fitted(of[i], w, c);
+        print_constants(path[i], &k[i]);
+    }
+    for (int i = 0; w && i < n; i++) {
+        expect(k, n, i, &guess[i], &doubt[i]);
+        of[i]->t.guess = &guess[i];
+        of[i]->t.doubt = &doubt[i];
+    }
+    free(w);
+    return w;
 }
 
 int main(int argc, char **argv)
 {
+    struct tune_constants guess[TABLES], doubt[TABLES];
+    struct table *of[TABLES];
+    const char *path[TABLES];
     struct cli c = {0};
-    int seeds = 50;
-    bool check = false, ok = tachy_settings_new(&c.settings, NULL) == TACHY_OK;
+    int seeds = 50, n = 0;
+    bool check = false, left_out = false, ok = tachy_settings_new(&c.settings, NULL) == TACHY_OK;
     for (int i = 1; i < argc && ok; i++)
         if (!strcmp(argv[i], "--seeds") && i + 1 < argc)
             seeds = atoi(argv[++i]) > 0 ? atoi(argv[i]) : 1;
         else if (!strcmp(argv[i], "--check"))
             check = true;
-    bool hold = argc > 1;
-    for (int i = 1; i < argc && ok; i++)
-        if (!strcmp(argv[i], "--seeds"))
-            i++;
-        else if (strcmp(argv[i], "--check") != 0)
-            hold = replay(argv[i], seeds, &c) && hold;
+        else if (!strcmp(argv[i], "--leave-one-out"))
+            left_out = true;
+        else if ((ok = n < TABLES && (of[n] = read_table(argv[i]))))
+            path[n++] = argv[i];
+    if (ok && left_out)
+        ok = n > 1 && leave_out(of, path, n, &c, guess, doubt);
+    bool hold = n > 0;
+    for (int i = 0; i < n && ok; i++)
+        hold = replay(path[i], of[i], seeds, &c) && hold;
+    for (int i = 0; i < n; i++)
+        free(of[i]);
     tachy_settings_free(&c.settings);
     return !ok || (check && !hold);
 }

@@ -86,6 +86,7 @@ struct tune {
     struct tune_seen seen[TUNE_SEEN];
     int n_seen;
     struct tune_constants k;
+    const struct tune_constants *guess, *doubt; // of them before any trial; NULL: tune_guess, tune_doubt
     struct tune_setting final[TUNE_FINAL + 1]; // the first is the command as given
     int n_final, best;
     struct tune_setting judged[64]; // settings whose results were judged already

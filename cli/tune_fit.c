@@ -94,11 +94,15 @@ static double factor(struct tune_fit *f)
     return likely;
 }
 
+static const struct tune_constants *guess_of(const struct tune *t) { return t->guess ? t->guess : &tune_guess; }
+
+static const struct tune_constants *doubt_of(const struct tune *t) { return t->doubt ? t->doubt : &tune_doubt; }
+
 // How unlikely the constants are: by what is known before, and by the trials. A trial that is far off counts less than its square, since
 // it may be one that failed half.
 static double unlikely(const struct tune *t, double (*score)(const struct tune *t, const struct tune_trial *r))
 {
-    const double *k = (const double *)&t->k, *guess = (const double *)&tune_guess, *doubt = (const double *)&tune_doubt;
+    const double *k = (const double *)&t->k, *guess = (const double *)guess_of(t), *doubt = (const double *)doubt_of(t);
     struct tune_trial model;
     double sum = 0;
     for (int i = 0; i < TUNE_CONSTANTS; i++)
@@ -116,10 +120,10 @@ static double unlikely(const struct tune *t, double (*score)(const struct tune *
 static double start(struct tune *t, double (*score)(const struct tune *t, const struct tune_trial *r))
 {
     static const double turns[] = {0.02, 0.15, 0.4, 1};
-    struct tune_constants best = tune_guess;
+    struct tune_constants best = *guess_of(t);
     double least = INFINITY;
     for (int i = 0; i < 16; i++) {
-        t->k = tune_guess;
+        t->k = *guess_of(t);
         t->k.decode_turn = turns[i / 4];
         t->k.model_turn = turns[i % 4];
         double now = unlikely(t, score);
@@ -136,7 +140,7 @@ static double start(struct tune *t, double (*score)(const struct tune *t, const 
 static void choose_constants(struct tune *t, double (*score)(const struct tune *t, const struct tune_trial *r))
 {
     double *k = (double *)&t->k;
-    const double *doubt = (const double *)&tune_doubt;
+    const double *doubt = (const double *)doubt_of(t);
     double least = start(t, score);
     for (double step = 1; step > 0.1; step /= 2)
         for (int again = 0, better = 1; better && again < 2; again++) {
