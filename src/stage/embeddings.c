@@ -51,8 +51,7 @@ static int write_header(struct tachy_stage *st)
     char header[TACHY_NPY_HEADER];
     const struct tachy_npy a = {.kind = 'f', .size = 2, .rank = 2, .shape = {e->nb, TACHY_DEF(e->size, 1)}};
     size_t n = tachy_npy_header(header, &a);
-    rewind(e->rows);
-    return fwrite(header, 1, n, e->rows) == n ? TACHY_OK : fail(st, e->part);
+    return fseek(e->rows, 0, SEEK_SET) == 0 && fwrite(header, 1, n, e->rows) == n ? TACHY_OK : fail(st, e->path);
 }
 
 static int open_files(struct tachy_stage *st, const tachy_settings *s)
@@ -72,9 +71,9 @@ static int open_files(struct tachy_stage *st, const tachy_settings *s)
     if (err < 0)
         return err;
     if (!(e->rows = fopen(e->part, "wb")))
-        return fail(st, e->part);
+        return fail(st, e->path);
     if (!(e->lines = fopen(e->index_part, "w")))
-        return fail(st, e->index_part);
+        return fail(st, e->index);
     return write_header(st);
 }
 
@@ -106,10 +105,10 @@ static int finish(struct tachy_stage *st)
 {
     struct embeddings *e = tachy_stage_priv(st);
     int err = write_header(st);
-    if (err == TACHY_OK && (fflush(e->rows) || fsync(fileno(e->rows))))
-        err = fail(st, e->part);
-    if (err == TACHY_OK && (fflush(e->lines) || fsync(fileno(e->lines))))
-        err = fail(st, e->index_part);
+    if (err == TACHY_OK && (fflush(e->rows) || ferror(e->rows) || fsync(fileno(e->rows))))
+        err = fail(st, e->path);
+    if (err == TACHY_OK && (fflush(e->lines) || ferror(e->lines) || fsync(fileno(e->lines))))
+        err = fail(st, e->index);
     if (err == TACHY_OK && rename(e->index_part, e->index))
         err = fail(st, e->index);
     if (err == TACHY_OK && rename(e->part, e->path))
@@ -127,7 +126,7 @@ static int write_line(struct tachy_stage *st, const struct tachy_item *item)
     json_t *o = json_pack("{s:s, s:I, s:f}", "file", st->task->input ? st->task->input : "", "frame", (json_int_t)head->id, "time",
                           (double)head->pts * e->tick);
     char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-    int err = !text ? TACHY_ERR_NOMEM : fprintf(e->lines, "%s\n", text) < 0 ? fail(st, e->index_part) : TACHY_OK;
+    int err = !text ? TACHY_ERR_NOMEM : fprintf(e->lines, "%s\n", text) < 0 ? fail(st, e->index) : TACHY_OK;
     free(text);
     json_decref(o);
     return err;
@@ -143,7 +142,7 @@ static int write_row(struct tachy_stage *st, const struct tachy_item *item, cons
         for (int i = 0; i < n; i++)
             half[i] = tachy_float_to_half(r->embedding[at + i]);
         if (fwrite(half, sizeof(half[0]), (size_t)n, e->rows) != (size_t)n)
-            return fail(st, e->part);
+            return fail(st, e->path);
     }
     e->nb++;
     return write_line(st, item);

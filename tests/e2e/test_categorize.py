@@ -5,6 +5,8 @@ import importlib.util
 import json
 import os
 import random
+import resource
+import signal
 import subprocess
 import sys
 import types
@@ -287,6 +289,14 @@ class Categorize(common.Case):
                            ("\n# nothing\n", "`classes` must be an object")):
             (self.tmp / "bad").write_text(text)
             self.assertIn(says, said(one, *out, *self.net, "--categories", self.tmp / "bad"))
+        def small():  # no file may have more than 4 KiB
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        full = run("categorize", *self.net, *self.pictures, "-f", "null", "-o", f"{self.tmp}/none/", "--embeddings", self.tmp / "full.npy", check=False,
+                   preexec_fn=small, restore_signals=False)
+        self.assertIn(f"{self.tmp}/full.npy: cannot be written: File too large", full.stderr)
+        self.assertNotEqual(full.returncode, 0)
+        self.assertEqual(list(self.tmp.glob("full*")), [])
         (self.tmp / "there.npy").write_text("")
         self.assertIn("already exists", said(one, *out, *self.net, "--embeddings", self.tmp / "there.npy"))
         self.assertIn("is empty", said(*self.net, "--embeddings", self.tmp / "there.npy", "--search", "x"))
