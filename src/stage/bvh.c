@@ -31,7 +31,7 @@ static const struct joint {
 typedef float body_at[JOINTS][3];
 
 struct body {
-    char *input;
+    int input; // in bvh.input
     int64_t track, first; // first: the frame that it was first seen in
     body_at *at;          // a row for each frame since
     int64_t n, room;
@@ -39,6 +39,8 @@ struct body {
 
 struct bvh {
     char *folder;
+    char **input; // in their order
+    int nb_inputs;
     struct body *body;
     int nb;
     double frame_s;
@@ -65,22 +67,50 @@ static int bvh_open(struct tachy_stage *st, const tachy_settings *s)
 static void bvh_close(struct tachy_stage *st)
 {
     struct bvh *b = tachy_stage_priv(st);
-    for (int i = 0; i < b->nb; i++) {
-        free(b->body[i].input);
+    for (int i = 0; i < b->nb; i++)
         free(b->body[i].at);
-    }
+    for (int i = 0; i < b->nb_inputs; i++)
+        free(b->input[i]);
+    free(b->input);
     free(b->body);
     free(b->folder);
 }
 
-// The file of a person of this input; NULL: no memory.
-static char *file_of(const struct bvh *b, const char *input, int64_t track)
+// The input's place in the list, added if it is new; TACHY_ERR_NOMEM.
+static int input_of(struct bvh *b, const char *name)
 {
-    const char *slash = strrchr(input, '/'), *name = slash ? slash + 1 : input, *dot = strrchr(name, '.');
-    return tachy_asprintf("%s/%.*s.person%lld.bvh", b->folder, (int)(dot ? dot - name : (ptrdiff_t)strlen(name)), name, (long long)track);
+    for (int i = 0; i < b->nb_inputs; i++)
+        if (!strcmp(b->input[i], name))
+            return i;
+    char **all = realloc(b->input, (size_t)(b->nb_inputs + 1) * sizeof(*all));
+    if (!all)
+        return TACHY_ERR_NOMEM;
+    b->input = all;
+    all[b->nb_inputs] = strdup(name);
+    return all[b->nb_inputs] ? b->nb_inputs++ : TACHY_ERR_NOMEM;
 }
 
-static int check_free(const struct tachy_stage *st, const char *input, int64_t track)
+// Its name without folder and extension; returns the length.
+static int stem_of(const char *input, const char **stem)
+{
+    const char *slash = strrchr(input, '/'), *dot;
+    *stem = slash ? slash + 1 : input;
+    dot = strrchr(*stem, '.');
+    return dot ? (int)(dot - *stem) : (int)strlen(*stem);
+}
+
+// The file of a person of this input; NULL: no memory. Of inputs with one stem the second has a 2 after it, and so on.
+static char *file_of(const struct bvh *b, int input, int64_t track)
+{
+    const char *stem, *other;
+    int n = stem_of(b->input[input], &stem), number = 1;
+    for (int i = 0; i < input; i++)
+        number += stem_of(b->input[i], &other) == n && !strncmp(stem, other, (size_t)n);
+    return number > 1 ? tachy_asprintf("%s/%.*s.%d.person%lld.bvh", b->folder, n, stem, number, (long long)track)
+                      : tachy_asprintf("%s/%.*s.person%lld.bvh", b->folder, n, stem, (long long)track);
+}
+
+static int check_free(const struct tachy_stage *st, int input, int64_t track)
 {
     const struct bvh *b = tachy_stage_priv(st);
     char *path = file_of(b, input, track);
@@ -94,22 +124,23 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
     struct bvh *b = tachy_stage_priv(st);
     b->frame_s = video->fps.num > 0 && video->fps.den > 0 ? (double)video->fps.den / video->fps.num : 0.04;
-    return st->task->input ? check_free(st, st->task->input, 0) : TACHY_OK;
+    int input = input_of(b, st->task->input ? st->task->input : "");
+    return input < 0 ? input : st->task->input ? check_free(st, input, 0) : TACHY_OK;
 }
 
 // ---- Collecting
 
-static struct body *body_of(struct bvh *b, const char *input, int64_t track, int64_t frame)
+static struct body *body_of(struct bvh *b, int input, int64_t track, int64_t frame)
 {
     for (int i = b->nb - 1; i >= 0; i--)
-        if (b->body[i].track == track && !strcmp(b->body[i].input, input))
+        if (b->body[i].track == track && b->body[i].input == input)
             return &b->body[i];
     struct body *all = realloc(b->body, (size_t)(b->nb + 1) * sizeof(*all));
     if (!all)
         return NULL;
     b->body = all;
-    all[b->nb] = (struct body){.input = strdup(input), .track = track, .first = frame};
-    return all[b->nb].input ? &all[b->nb++] : NULL;
+    all[b->nb] = (struct body){.input = input, .track = track, .first = frame};
+    return &all[b->nb++];
 }
 
 static int64_t add_row(struct body *p)
@@ -146,9 +177,11 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
 {
     const struct tachy_item *item = pieces[0].item;
     int64_t frame = tachy_item_head(item)->id;
+    int input = input_of(tachy_stage_priv(st), st->task->input ? st->task->input : "");
+    err[0] = input < 0 ? input : TACHY_OK;
     for (int i = 0; i < item->result.nb_regions && err[0] == TACHY_OK; i++) {
         const struct tachy_region *r = &item->result.regions[i];
-        struct body *p = r->nb_points >= BODY_POINTS ? body_of(tachy_stage_priv(st), st->task->input ? st->task->input : "", r->track, frame) : NULL;
+        struct body *p = r->nb_points >= BODY_POINTS ? body_of(tachy_stage_priv(st), input, r->track, frame) : NULL;
         if (r->nb_points >= BODY_POINTS)
             err[0] = p ? add(p, frame, r) : TACHY_ERR_NOMEM;
     }

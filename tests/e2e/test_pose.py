@@ -186,6 +186,12 @@ class Pose(common.Case):
             rest = rest or now
         p = run("pose", clip, "--bvh", self.tmp / "motion", "-f", "null", "-", check=False)
         self.assertIn(f"{file} already exists; use -y", p.stderr)
+        (self.tmp / "other").mkdir()
+        (self.tmp / "other" / "clip.mkv").symlink_to(clip)  # of two inputs with one name each has its own files
+        run("pose", clip, self.tmp / "other" / "clip.mkv", "--bvh", self.tmp / "two")
+        second = file.name.replace("clip.", "clip.2.")
+        self.assertEqual(sorted(f.name for f in (self.tmp / "two").glob("*.bvh")), [second, file.name])
+        self.assertEqual((self.tmp / "two" / second).read_text(), file.read_text())
         self.assertIn("leave --resume out", run("pose", clip, "--bvh", self.tmp / "m", "--resume", "-o", self.tmp / "x.jsonl", check=False).stderr)
 
     def test_numbers_stay_and_people_are_found_again(self):
