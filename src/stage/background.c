@@ -30,6 +30,7 @@ struct background_reader {
     // Used by the thread, and before it starts by the opener
     tachy_source *source;
     struct tachy_convert *convert;
+    struct tachy_convert *upright, *stored; // of pictures that are turned
     double base_s; // when the current round of the video began
     double last_s; // length of the round so far
     bool read;     // there was a picture
@@ -53,9 +54,8 @@ static void unref(void *frame)
 
 // Fills the frame as CSS `background-size: cover` does: the aspect is kept, the middle shows. A device that can brings
 // it to the frame's size itself.
-static int fit(struct background_reader *b, tachy_frame *f, tachy_frame **out)
+static int fit(struct background_reader *b, tachy_frame *f, const struct tachy_convert_to *to, bool leave, tachy_frame **out)
 {
-    const struct tachy_video_info *to = &b->task->in;
     const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
     int w = f->width, h = f->height;
     if ((int64_t)w * to->height > (int64_t)h * to->width)
@@ -82,13 +82,54 @@ static int fit(struct background_reader *b, tachy_frame *f, tachy_frame **out)
         unref(p.user);
         return err;
     }
-    if (b->of->leaves && !b->still && b->of->leaves(b->task, view)) {
+    if (leave && b->of->leaves && !b->still && b->of->leaves(b->task, view)) {
         *out = view;
         return TACHY_OK;
     }
-    struct tachy_convert_to what = {to->format, to->width, to->height, to->color};
-    err = tachy_convert_frame(&b->convert, view, &what, out, b->log);
+    err = tachy_convert_frame(&b->convert, view, to, out, b->log);
     tachy_frame_unref(&view);
+    return err;
+}
+
+// Converts *f, whose reference is replaced.
+static int convert(struct background_reader *b, struct tachy_convert **c, enum tachy_pix format, int width, int height, tachy_frame **f)
+{
+    tachy_frame *out = NULL;
+    int err = tachy_convert_frame(c, *f, &(struct tachy_convert_to){format, width, height, b->task->in.color}, &out, b->log);
+    tachy_frame_unref(f);
+    *f = out;
+    return err;
+}
+
+static int turn(tachy_frame **f, const struct tachy_video_info *as, bool back)
+{
+    tachy_frame *out = NULL;
+    int err = tachy_picture_turn(*f, as->rotation, as->flipped, back, &out);
+    tachy_frame_unref(f);
+    *f = out;
+    return err;
+}
+
+// The stream's pictures are stored in another position than these: upright, fitted to what is shown, and back.
+static int fit_turned(struct background_reader *b, const tachy_frame *from, const struct tachy_video_info *own, tachy_frame **out)
+{
+    const struct tachy_video_info *to = &b->task->in;
+    const struct tachy_pix_desc *d = tachy_pix_desc(to->format);
+    const enum tachy_pix format = d->rgb || d->chroma_shift_x == d->chroma_shift_y ? to->format : TACHY_PIX_RGB24;
+    const bool turned = to->rotation % 180;
+    const struct tachy_convert_to shown = {format, turned ? to->height : to->width, turned ? to->width : to->height, to->color};
+    tachy_frame *f = tachy_frame_ref((tachy_frame *)(uintptr_t)from), *fitted = NULL;
+    int err = convert(b, &b->upright, format, f->width, f->height, &f);
+    if (err == TACHY_OK)
+        err = turn(&f, own, false);
+    if (err == TACHY_OK)
+        err = fit(b, f, &shown, false, &fitted);
+    if (err == TACHY_OK)
+        err = turn(&fitted, to, true);
+    if (err == TACHY_OK && format != to->format)
+        err = convert(b, &b->stored, to->format, to->width, to->height, &fitted);
+    tachy_frame_unref(&f);
+    *out = fitted;
     return err;
 }
 
@@ -119,7 +160,11 @@ static int read_picture(struct background_reader *b, struct picture *to)
     to->start_s = b->base_s + (double)f->pts * tick;
     b->last_s = to->start_s + (f->duration > 0 ? (double)f->duration * tick : 1 / fps);
     b->read = true;
-    err = fit(b, f, &to->frame);
+    const struct tachy_video_info *in = &b->task->in;
+    if (info->rotation != in->rotation || info->flipped != in->flipped)
+        err = fit_turned(b, f, info, &to->frame);
+    else
+        err = fit(b, f, &(struct tachy_convert_to){in->format, in->width, in->height, in->color}, true, &to->frame);
     tachy_frame_unref(&f);
     return err;
 }
@@ -244,6 +289,8 @@ void background_reader_close(struct background_reader **bp)
     tachy_frame_unref(&b->now.frame);
     tachy_frame_unref(&b->next.frame);
     tachy_convert_close(&b->convert);
+    tachy_convert_close(&b->upright);
+    tachy_convert_close(&b->stored);
     tachy_source_close(&b->source);
     pthread_cond_destroy(&b->given);
     pthread_cond_destroy(&b->taken);

@@ -59,6 +59,10 @@ int tachy_matte_make(uint8_t **matte, const struct tachy_video_info *video,
 int tachy_matte_mix(uint8_t *shown, int w, int h, const char *file, uint8_t (*mix)(uint8_t, uint8_t), bool *video,
                     const struct tachy_log *log);
 
+// A picture turned: from how it is shown to how pictures of a stream with this rotation are stored if `back`, else the other way. Its
+// chroma must be as fine down as across.
+int tachy_picture_turn(const tachy_frame *f, int rotation, bool flip, bool back, tachy_frame **out);
+
 // background.c: the picture behind the item; NULL: there is none.
 tachy_frame *tachy_background_of(const struct tachy_composite_stage *c, const struct tachy_item *item);
 // refine.c: the coefficients of the item's regions; NULL without --refine.

@@ -54,6 +54,27 @@ class Pictures(common.Case):
 
 
 class Inpaint(Pictures):
+    def test_turned(self):
+        """A video or picture of holes is as the input is shown, however either is stored."""
+        wall = self.wall[:240, :320]
+        hole = np.zeros(wall.shape[:2], np.uint8)
+        hole[20:60, 200:280] = 255
+        plain, turned = self.tmp / "plain.mov", self.tmp / "turned.mov"
+        common.ffmpeg("-i", self.clip([wall] * 2, "in.mkv"), "-c:v", "png", "-pix_fmt", "rgb24", plain)
+        for degrees, k in ((90, 1), (180, 2), (270, 3)):
+            common.ffmpeg("-i", plain, "-c", "copy", "-metadata:s:v", f"rotate={degrees}", turned)
+            shown, there = np.rot90(wall, k), np.rot90(hole, k)
+            masks = self.clip([cv2.cvtColor(there, cv2.COLOR_GRAY2BGR)] * 2, "holes.mkv")
+            stored = self.tmp / "stored.mov"  # masks that are stored as the input is
+            common.ffmpeg("-i", self.clip([cv2.cvtColor(hole, cv2.COLOR_GRAY2BGR)] * 2, "plain.mkv"), "-c:v", "png", self.tmp / "masks.mov")
+            common.ffmpeg("-i", self.tmp / "masks.mov", "-c", "copy", "-metadata:s:v", f"rotate={degrees}", stored)
+            for given in (masks, stored):
+                run("inpaint", "--hole", given, turned, "-c:v", "ffv1", "-o", self.tmp / "out.mkv", "-y")
+                got = self.frames(self.tmp / "out.mkv", size=shown.shape[1::-1])[0]
+                changed = (got != shown).any(2)
+                self.assertFalse((changed & (there == 0)).any(), (degrees, given))
+                self.assertGreater(changed[there > 0].mean(), 0.5)
+
     def test_pictures_beside_telea(self):
         ours, telea = [], []
         for seed in range(6):

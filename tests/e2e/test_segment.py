@@ -256,6 +256,13 @@ class Segment(Case):
         both = sum((x > 127) and (y > 127) for x, y in zip(one, two))
         any_ = sum((x > 127) or (y > 127) for x, y in zip(one, two))
         self.assertGreater(both / any_, 0.97)
+        behind, grey = self.tmp / "behind.png", self.tmp / "grey.mp4"  # nobody is there: all is background, as it is shown
+        ffmpeg("-f", "lavfi", "-i", "testsrc=s=320x240", "-frames:v", 1, behind)
+        ffmpeg("-f", "lavfi", "-i", "color=gray:s=240x320", "-frames:v", 2, "-c:v", "libx264", self.tmp / "g.mp4")
+        ffmpeg("-i", self.tmp / "g.mp4", "-c", "copy", "-metadata:s:v", "rotate=270", grey)
+        run("segment", grey, "--mode", "replace", "--background", behind, "-o", self.tmp / "b.mp4", "-crf", 0)
+        wrong = sum(abs(x - y) for x, y in zip(picture(self.tmp / "b.mp4"), picture(behind))) / (320 * 240)
+        self.assertLess(wrong, 6)
 
     @same_code
     def test_summary(self):
