@@ -2,6 +2,7 @@
 #include "serve/serve.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,18 +56,22 @@ void tachy_serve_show(const struct sockaddr_storage *a, char *buf, size_t size)
         snprintf(buf, size, six ? "[%s]:%s" : "%s:%s", host, port);
 }
 
-static int read_file(const char *path, char *line, int size, const char *option, const struct tachy_log *log)
+// The first line of a file.
+static int read_token(const char *path, char *line, int size, const char *option, const struct tachy_log *log)
 {
     struct stat st;
     FILE *f = fopen(path, "re");
+    errno = f ? 0 : errno;
     bool got = f && fgets(line, size, f);
+    int why = errno;
     if (f && fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 077))
         tachy_msg(log, TACHY_LOG_WARN, "%s: other users may read or change the token (chmod 600)", path);
     if (f)
         fclose(f);
-    return got ? TACHY_OK
-               : tachy_fail(log, f ? TACHY_ERR_INVAL : TACHY_ERR_NOT_FOUND, "%s %s: %s", option, path,
-                            f ? "is empty" : "cannot be read");
+    if (got)
+        return TACHY_OK;
+    return why ? tachy_fail(log, tachy_err_from_errno(why), "%s %s: cannot be read: %s", option, path, strerror(why))
+               : tachy_fail(log, TACHY_ERR_INVAL, "%s %s: is empty; its first line is the token", option, path);
 }
 
 int tachy_serve_token(char **token, const char *path, const char *text, const char *option, const struct tachy_log *log)
@@ -75,7 +80,7 @@ int tachy_serve_token(char **token, const char *path, const char *text, const ch
     *token = NULL;
     if (!path && !text)
         return TACHY_OK;
-    int err = path ? read_file(path, line, sizeof(line), option, log) : TACHY_OK;
+    int err = path ? read_token(path, line, sizeof(line), option, log) : TACHY_OK;
     if (err < 0)
         return err;
     if (!path)
@@ -86,8 +91,9 @@ int tachy_serve_token(char **token, const char *path, const char *text, const ch
     for (size_t i = 0; i < n; i++)
         printable = printable && line[i] > ' ' && line[i] < 0x7f;
     if (n < TOKEN_MIN || n > TOKEN_MAX || !printable)
-        return tachy_fail(log, TACHY_ERR_INVAL, "%s: a token has %d to %d printable characters without a blank; make one with: "
-                          "openssl rand -hex 32", option, TOKEN_MIN, TOKEN_MAX);
+        return tachy_fail(log, TACHY_ERR_INVAL, "%s%s%s: a token has %d to %d printable characters without a blank, and this has %zu%s; make "
+                          "one with: openssl rand -hex 32", path ? option : "$TACHY_METRICS_TOKEN", path ? " " : "", path ? path : "",
+                          TOKEN_MIN, TOKEN_MAX, n, printable ? "" : ", some of them others");
     *token = strdup(line);
     return *token ? TACHY_OK : TACHY_ERR_NOMEM;
 }

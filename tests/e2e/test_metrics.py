@@ -234,10 +234,13 @@ class Metrics(Case):
         for address in ["", "x", "99999", "host:", ":1", "a:b:1", "1.2.3.4:", "[::1]", "-1"]:
             self.assertIn("--enable-metrics", self.refused(f"--enable-metrics={address}"))
         (self.tmp / "short").write_text("secret\n")
-        self.assertIn("16", self.refused("--enable-metrics", "0", "--metrics-token-file", self.tmp / "short"))
+        p = self.refused("--enable-metrics", "0", "--metrics-token-file", self.tmp / "short")
+        self.assertIn(f"--metrics-token-file {self.tmp}/short: a token has 16 to 1024 printable characters without a blank, and this has 6;", p)
+        self.assertIn("$TACHY_METRICS_TOKEN: a token has", self.refused("--enable-metrics", "0", env={"TACHY_METRICS_TOKEN": "secret"}))
+        self.assertIn("cannot be read: Is a directory", self.refused("--enable-metrics", "0", "--metrics-token-file", self.tmp, status=1))
         (self.tmp / "empty").touch()
         self.assertIn("empty", self.refused("--enable-metrics", "0", "--metrics-token-file", self.tmp / "empty"))
-        self.assertIn("cannot be read", self.refused("--enable-metrics", "0", "--metrics-token-file",
+        self.assertIn("cannot be read: No such file", self.refused("--enable-metrics", "0", "--metrics-token-file",
                                                      self.tmp / "none", status=1))
         with Serving() as s:
             self.assertIn("is the port taken", self.refused("--enable-metrics", s.host, status=1))
