@@ -78,7 +78,11 @@ static int check_jobs(const struct merge *m, size_t n, char **job, size_t *size)
     for (size_t i = 0; i < n && err == TACHY_OK; i++) {
         char *path = tachy_asprintf("%s/job.json", m->dirs[i]), *text = NULL;
         size_t own;
-        err = path ? tachy_read_file(path, 1 << 20, &text, &own, m->log) : TACHY_ERR_NOMEM;
+        if (path && access(path, F_OK) != 0)
+            err = tachy_fail(m->log, TACHY_ERR_NOT_FOUND, "%s: is no folder of results: tachy curate writes a job.json into each; name the "
+                             "folders that the shards were written to", m->dirs[i]);
+        else
+            err = path ? tachy_read_file(path, 1 << 20, &text, &own, m->log) : TACHY_ERR_NOMEM;
         if (err == TACHY_OK && *job && (own != *size || memcmp(text, *job, own)))
             err = tachy_fail(m->log, TACHY_ERR_MISMATCH, "%s and %s are of different jobs (job.json)", m->dirs[0], m->dirs[i]);
         if (err == TACHY_OK && !*job) {

@@ -4,6 +4,7 @@
 #include "base/settings_priv.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 // The index of a folder of saved stages, and its frames.
 
@@ -19,6 +20,11 @@ static int load_index(struct replay *r)
     json_error_t e;
     char *path = tachy_asprintf("%s/" STAGE_INDEX, r->p->dir), *text = NULL;
     size_t size;
+    if (path && access(path, F_OK) != 0) {
+        tachy_free(path);
+        return tachy_fail(r->p->log, TACHY_ERR_NOT_FOUND, "%s: is no folder of saved stages: --save-stage DIR writes " STAGE_INDEX
+                          " into one", r->p->dir);
+    }
     int err = path ? tachy_read_file(path, (size_t)64 << 20, &text, &size, r->p->log)
                    : TACHY_ERR_NOMEM;
     tachy_free(path);

@@ -305,7 +305,7 @@ class Curate(common.Case):
         self.assertEqual(sorted(f.name for f in (self.tmp / "out" / "images").iterdir()),
                          sorted(f.name for f in (self.tmp / "whole" / "images").iterdir()))
         for args, said in (((*parts, "-o", self.tmp / "out"), "exist"), ((parts[0], parts[0], "-o", self.tmp / "o2"), "same input"),
-                           ((self.tmp, "-o", self.tmp / "o3"), "job.json"), ((parts[0],), "-o DIR")):
+                           ((self.tmp, "-o", self.tmp / "o3"), "is no folder of results"), ((self.tmp / "none", "-o", self.tmp / "o4"), "is no folder of results"), ((parts[0],), "-o DIR")):
             p = run("curate", "merge", *args, check=False)
             self.assertNotEqual(p.returncode, 0)
             self.assertIn(said, p.stderr)

@@ -141,7 +141,8 @@ class Replay(common.Case):
     def test_bad_folders(self):
         good = self.tmp / "good"
         index = save(good, 2, "--mode", "mask")
-        self.assertIn("index.json", self.failed(self.tmp / "none"))
+        self.assertIn("is no folder of saved stages: --save-stage DIR writes index.json", self.failed(self.tmp / "none"))
+        self.assertIn("is no folder of saved stages", self.failed(self.tmp))
         item = index["items"][0]
 
         def broken(change):
