@@ -135,6 +135,20 @@ void tachy_text_string(struct tachy_text *t, const char *s)
     tachy_text_char(t, '"');
 }
 
+void tachy_text_cell(struct tachy_text *t, const char *s)
+{
+    bool quotes = strpbrk(s, ",\"\r\n");
+    if (quotes)
+        tachy_text_char(t, '"');
+    for (; *s; s++) {
+        if (*s == '"')
+            tachy_text_char(t, '"');
+        tachy_text_char(t, *s);
+    }
+    if (quotes)
+        tachy_text_char(t, '"');
+}
+
 void tachy_text_free(struct tachy_text *t)
 {
     free(t->p);

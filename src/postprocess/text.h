@@ -17,6 +17,8 @@ void tachy_text_char(struct tachy_text *t, char c);
 void tachy_text_number(struct tachy_text *t, float v);
 // In quotes, with JSON's escapes.
 void tachy_text_string(struct tachy_text *t, const char *s);
+// A cell of a CSV file, quoted as RFC 4180 says if it needs quotes.
+void tachy_text_cell(struct tachy_text *t, const char *s);
 void tachy_text_free(struct tachy_text *t);
 
 // A picture of alpha for masks as text; pixels >= 128 belong to the mask.

@@ -352,8 +352,9 @@ static int write_list(const struct faces_store *s, const struct faces_params *p)
     for (size_t i = 0; i < s->nb_seen; i++) {
         const struct seen *f = &s->seen[i];
         const struct face_track *k = s->track[f->track];
-        tachy_text_add(&t, "%s,", name_of(s, f->track));
-        tachy_text_string(&t, s->input[k->input]);
+        tachy_text_cell(&t, name_of(s, f->track));
+        tachy_text_char(&t, ',');
+        tachy_text_cell(&t, s->input[k->input]);
         tachy_text_add(&t, ",%lld,%lld", (long long)f->frame, (long long)k->id);
         const double v[5] = {f->x, f->y, f->w, f->h, (double)f->score};
         for (int j = 0; j < 5; j++) {

@@ -181,6 +181,11 @@ class Faces(common.Case):
         self.assertEqual({len(v) for v in of.values()}, {1})
         clip = {r["track"]: r["x"] for r in rows if r["input"].endswith("clip.mkv")}
         self.assertEqual(len(clip), 2)
+        odd = self.tmp / 'a "b", c\\d.jpg'  # a name that CSV quotes
+        odd.symlink_to(self.photos / a)
+        self.faces("--people", self.tmp / "odd", inputs=[odd])
+        rows = list(csv.DictReader((self.tmp / "odd" / "faces.csv").read_text().splitlines()))
+        self.assertEqual({r["input"] for r in rows}, {str(odd)})
         lines = self.faces("--face-size", "4000", inputs=[self.photos / a])
         region = lines[a.rsplit(".", 1)[0]][0]["regions"][0]
         self.assertEqual((region["values"]["face_kept"], "embedding" in region), (0, False))
