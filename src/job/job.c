@@ -399,7 +399,10 @@ static int run_in_turn(tachy_job *j)
     int err = TACHY_OK;
     for (int i = 0; i < j->info.nb_files && err == TACHY_OK && !stopped(j); i++)
         err = run_file(&j->work[i]);
-    return err == TACHY_OK && j->task && !stopped(j) ? tachy_stages_finish(j->task) : err;
+    if (j->task) // after a stop, of what there is
+        j->task->cut = err == TACHY_ERR_INTERRUPTED;
+    int finished = j->task && (err == TACHY_OK || err == TACHY_ERR_INTERRUPTED) ? tachy_stages_finish(j->task) : TACHY_OK;
+    return finished < 0 ? finished : err;
 }
 
 static int begin_parallel(void *user, int i, struct tachy_run_params *p)

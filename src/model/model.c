@@ -187,6 +187,11 @@ static struct part_words words_of(const struct tachy_card *c, enum card_file_kin
     return (struct part_words){"text", "texts cannot be compared with pictures"};
 }
 
+char *tachy_model_file(const tachy_model *m, enum card_file_kind kind)
+{
+    return *m->doc->file[kind].name ? path_of(m, kind) : NULL;
+}
+
 int tachy_model_part(const tachy_model *m, enum card_file_kind kind, bool digest, char **path, const struct tachy_log *log)
 {
     const struct part_words words = words_of(&m->doc->card, kind);
@@ -205,7 +210,7 @@ static int get_parts(tachy_model *m, const struct tachy_model_params *p)
 {
     int err = TACHY_OK;
     for (int k = CARD_MODEL + 1; k < CARD_FILES && err == TACHY_OK && p->fetch; k++) {
-        char *path = *m->doc->file[k].name ? path_of(m, (enum card_file_kind)k) : NULL;
+        char *path = tachy_model_file(m, (enum card_file_kind)k);
         if (path)
             err = get(m, (enum card_file_kind)k, path, p);
         free(path);

@@ -24,6 +24,9 @@ const char *zoo_best(const char *task, const char *dir);
 // name and renamed after its digest is checked.
 int zoo_fetch(const struct card_doc *doc, enum card_file_kind kind, const char *dir, const char *path, const struct tachy_log *log);
 
+// The file of this kind that the card names, there or not, to be freed; NULL: it names none, or out of memory.
+char *tachy_model_file(const tachy_model *m, enum card_file_kind kind);
+
 // Where another file of a model's card is, of a network or a vocabulary: beside the model, else in the model folder. `verify`: its
 // digest is checked, else the size alone. *path is for free(). TACHY_ERR_NOT_FOUND: the message names the command that gets it, or
 // the card has none; TACHY_ERR_DIGEST.

@@ -148,6 +148,10 @@ static int describe_task(const struct tachy_resume *r, json_t *what)
     int err = ok ? TACHY_OK : TACHY_ERR_NOMEM;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(files) && err == TACHY_OK; i++)
         err = identify_files(what, settings, files[i]);
+    for (int i = 0; t->reads && t->reads[i] && err == TACHY_OK; i++) {
+        const char *slash = strrchr(t->reads[i], '/');
+        err = identify_file(what, slash ? slash + 1 : t->reads[i], 0, t->reads[i]);
+    }
     json_decref(settings);
     return err;
 }

@@ -545,7 +545,7 @@ static int finish(struct tachy_stage *st)
 {
     const struct avsync *a = tachy_stage_priv(st);
     int err = TACHY_OK;
-    for (int i = 0; i < a->nb && a->fix && *a->fix && err == TACHY_OK; i++)
+    for (int i = 0; i < a->nb && a->fix && *a->fix && !st->task->cut && err == TACHY_OK; i++)
         err = fix_one(a, &a->verdict[i], st->task->log);
     return err;
 }

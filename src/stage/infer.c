@@ -1,6 +1,7 @@
 #include "base/options.h"
 #include "engine/engine_ops.h"
 #include "engine/engine_options.h"
+#include "model/zoo.h"
 #include "stage/infer_priv.h"
 
 #include <math.h>
@@ -53,6 +54,11 @@ int infer_open_model(struct tachy_infer *in, struct tachy_stage *st, const char 
         err = tachy_model_open(&net->model, &(struct tachy_model_params){
                                                 .name = name, .card = card, .dir = in->model_dir, .log = log});
     net->card = err < 0 ? NULL : tachy_model_card(net->model);
+    for (int k = 0; k < CARD_FILES && err == TACHY_OK; k++) {
+        char *file = tachy_model_file(net->model, (enum card_file_kind)k);
+        err = file ? tachy_task_reads(st->task, file) : TACHY_OK;
+        free(file);
+    }
     in->pretends = net->card && net->card->meaning && in->setup.provider && !strcmp(in->setup.provider, "null");
     return err;
 }

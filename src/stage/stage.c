@@ -51,6 +51,10 @@ void tachy_stages_close(tachy_task *t)
 {
     while (t->nb_stages)
         close_stage(t->stage[--t->nb_stages]);
+    for (int i = 0; t->reads && t->reads[i]; i++)
+        free(t->reads[i]);
+    free(t->reads);
+    t->reads = NULL;
 }
 
 int tachy_stages_finish(tachy_task *t)
@@ -114,6 +118,20 @@ int tachy_eye_regions(const struct tachy_video_info *video, struct tachy_rect re
         return 2;
     }
     return 1;
+}
+
+int tachy_task_reads(tachy_task *t, const char *file)
+{
+    int n = 0;
+    while (t->reads && t->reads[n])
+        n++;
+    char **more = realloc(t->reads, ((size_t)n + 2) * sizeof(*more));
+    if (!more)
+        return TACHY_ERR_NOMEM;
+    t->reads = more;
+    more[n] = strdup(file);
+    more[n + 1] = NULL;
+    return more[n] ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
 void tachy_task_describe(tachy_task *t, const char *format, ...)

@@ -28,6 +28,8 @@ int tachy_eye_regions(const struct tachy_video_info *video, struct tachy_rect re
 // In start(): opens a pool of frames of the host's that the stage makes, counted in the task's memory. *pool is closed
 // before, if it is open.
 int tachy_stage_pool(const struct tachy_stage *st, tachy_frame_pool **pool, enum tachy_pix format, int width, int height);
+// Adds to tachy_task.reads. TACHY_ERR_NOMEM.
+int tachy_task_reads(tachy_task *t, const char *file);
 // Adds to tachy_task.describe what of a stage's settings changes its speed or its results.
 void tachy_task_describe(tachy_task *t, const char *format, ...) TACHY_PRINTF(2, 3);
 

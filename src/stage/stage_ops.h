@@ -252,12 +252,14 @@ struct tachy_task {
     int workers;         // enough workers, if they only queue work on a device; 0: one per core is not too many
     size_t item_size;    // of all stages
     char describe[256];  // model, mode: key of the stored light figures
+    char **reads;        // files of its networks, for who compares them: NULL at the end; NULL: none
     char engine[128];    // what runs the model, with its version; "": nothing does
     struct tachy_task_model model[2]; // that the stage preprocess chooses from
     struct tachy_infer *opened;   // by a stage before preprocess, which takes it over; NULL: none
     struct task_devices *devices; // stage/device.h, of the first stage; NULL: all is the host's
     bool offloads;       // frames are on the host, and networks run on a GPU all the same (tachy_infer_setup())
     const char *input;   // of the stream that runs, as the job names it; NULL: nobody said. Whoever starts a run sets it
+    bool cut;            // the run was stopped: finish() has a part of the last input. Whoever calls it sets it
     bool values;         // frames have named values, each the same ones: text without regions tells them
     char *settings;      // that it was opened with: a JSON object, text by path; NULL: none
     struct tachy_stage_save *save; // pipeline/stage_save.h; NULL: nothing is saved

@@ -2,6 +2,8 @@
 import csv
 import io
 import json
+import signal
+import subprocess
 
 import cv2
 import numpy as np
@@ -152,6 +154,16 @@ class FrameQuality(common.Case):
         run("quality", self.tmp / "yuv444p.mkv", "-o", self.tmp / "out.csv")
         row = next(csv.DictReader(io.StringIO((self.tmp / "out.csv").read_text())))
         self.assertEqual({k: float(v) for k, v in row.items() if k not in ("frame", "time")}, got["yuv444p"])
+
+    def test_interrupted(self):
+        """Ctrl-C ends a run with a report of the frames that were written."""
+        p = subprocess.Popen([common.TACHY, "quality", "null:64x64@30,frames=1000000", "-re", "-f", "json", "-o", "-", "--quality-report",
+                              str(self.tmp / "r.json")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        p.stdout.readline()
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=120)
+        self.assertEqual(p.returncode, 130, err)
+        self.assertEqual(json.loads((self.tmp / "r.json").read_text())["frames"], 1 + len(out.splitlines()))
 
     def test_mistakes(self):
         for args, says in ((("-o", self.tmp / "x.mp4"), "quality writes lines of text"), (("--device", "cuda", "-o", self.tmp / "x.csv"), "CPU only"),

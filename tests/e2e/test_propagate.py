@@ -1,5 +1,6 @@
 """tachy masks --propagate: things followed by memory, against a loop in NumPy over ONNX Runtime's results of generated networks."""
 import json
+import os
 import signal
 import subprocess
 import time
@@ -200,6 +201,13 @@ class Propagate(common.Case):
                 break
             out.unlink()
         self.assertEqual(p.returncode, -signal.SIGKILL)
+        net = self.tmp / "memory_encoder.onnx"
+        whole = net.read_bytes()
+        times = net.stat().st_atime_ns, net.stat().st_mtime_ns
+        net.write_bytes(whole)  # another one in its place
+        p = run(*args, out, check=False)
+        self.assertIn("the file of memory_encoder.onnx has changed since the unfinished run", p.stderr)
+        os.utime(net, ns=times)
         run(*args, out)
         self.assertEqual(out.read_text(), (self.tmp / "whole.jsonl").read_text())
         self.assertGreater(sum(len(json.loads(line)["regions"]) for line in out.read_text().splitlines()), 100)
