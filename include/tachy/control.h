@@ -28,9 +28,9 @@ TACHY_API void tachy_control_close(tachy_control **c); // after every run that u
 TACHY_API void tachy_control_pause(tachy_control *c);
 TACHY_API void tachy_control_resume(tachy_control *c);
 
-// Ends the run, paused or not, within about 0.2 s plus the time of the frames in flight: nothing more is read, frames
-// in flight are written, and the output is finished as interrupted and playable; tachy_run() returns
-// TACHY_ERR_INTERRUPTED. Later runs end at once in the same way, until tachy_control_rearm(). May be called from a
+// Ends the run, paused or not, within about 0.2 s plus the time of the frames that are worked on: nothing more is read, frames
+// that a worker has begun are written, others are dropped, and the output is finished as interrupted and playable. In mode live, of a
+// run that can be resumed and with several decoders all frames in flight are written. tachy_run() returns TACHY_ERR_INTERRUPTED. Later runs end at once in the same way, until tachy_control_rearm(). May be called from a
 // signal handler.
 TACHY_API void tachy_control_stop(tachy_control *c);
 TACHY_API bool tachy_control_stopped(const tachy_control *c);

@@ -138,6 +138,7 @@ struct tachy_stream {
     struct pipeline_intake intake;
     int64_t next_seq;            // of the thread that pushes in order
     _Atomic int64_t next_push;   // highest position pushed + 1
+    _Atomic int64_t begun;       // highest position that a worker has begun + 1
     _Atomic int64_t end;         // positions in all; INT64_MAX: not known
     _Atomic int64_t flushed;     // positions after which nobody waits for the next; 0: none
     _Atomic int64_t inputs;      // decoded pictures held by items that are not inferred
@@ -375,6 +376,8 @@ int pipeline_join(struct tachy_pipeline *p, tachy_stream **out,
                   bool figures);
 // Ends a stream from outside: push and pull return, pull with `err` after what is finished.
 void pipeline_abort(tachy_stream *s, int err);
+// Ends a stream after what workers have begun: pull returns TACHY_ERR_INTERRUPTED after that.
+void pipeline_cut(tachy_stream *s);
 // Wakes whoever waits in push or pull.
 void pipeline_wake_stream(tachy_stream *s);
 // Has drain look again.

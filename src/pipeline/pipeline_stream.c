@@ -392,6 +392,12 @@ void pipeline_news(struct tachy_pipeline *p)
     pipeline_event_wake(&p->drained);
 }
 
+void pipeline_cut(tachy_stream *s)
+{
+    pipeline_fail(s, TACHY_MAX(atomic_load(&s->begun), atomic_load(&s->next_pull)), TACHY_ERR_INTERRUPTED);
+    pipeline_wake_stream(s);
+}
+
 void pipeline_abort(tachy_stream *s, int err)
 {
     pipeline_fail(s, atomic_load(&s->next_pull), err);

@@ -323,10 +323,26 @@ static void run_turns(struct group *g)
 
 // ---- From span to span ----
 
+// An item at which the stream ends is not begun.
+static bool is_begun(struct group *g, int i)
+{
+    tachy_stream *s = g->s;
+    if (atomic_load(&s->err) && g->seq[i] >= atomic_load(&s->err_at)) {
+        pipeline_give_up(s, slot_of(g, i));
+        return false;
+    }
+    int64_t was = atomic_load(&s->begun);
+    while (was <= g->seq[i] && !atomic_compare_exchange_weak(&s->begun, &was, g->seq[i] + 1))
+        ;
+    return true;
+}
+
 // At the begin of the span: only those that go into it stay.
 static void admit(struct group *g)
 {
     keep_members(g, goes_on);
+    if (g->k == 0)
+        keep_members(g, is_begun);
     if (g->k && g->s->span[g->k - 1].kind == SPAN_BATCHED)
         keep_members(g, was_run);
     if (g->s->policy && g->s->policy->wanted && (g->k == 0 || span_of(g)->writes))

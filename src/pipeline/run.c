@@ -285,6 +285,17 @@ static void read_energy(struct run *r)
     tachy_energy_read(r->energy, &so_far);
 }
 
+// Who asked for an end does not want to wait for frames that nobody has begun. In mode live there are few; a run that can be resumed
+// goes on behind them; and several decoders leave gaps.
+static void cut_if_stopped(struct run *r)
+{
+    bool asked = (r->p->stop && *(const volatile int *)r->p->stop) || tachy_control_stopped(r->p->control);
+    if (!asked || r->cut || r->resume || r->readers.nb > 1 || r->p->live.mode == TACHY_RUN_LIVE)
+        return;
+    r->cut = true;
+    pipeline_cut(r->stream);
+}
+
 // Pulls and writes until the end, a failure or a stop.
 static int drain(struct run *r)
 {
@@ -295,6 +306,7 @@ static int drain(struct run *r)
         tachy_frame *f = NULL;
         const struct tachy_result *result;
         struct pipeline_times times = {0};
+        cut_if_stopped(r);
         uint64_t asked = tachy_ticks();
         err = pipeline_pull_timed(r->stream, r->p->time_limit_s > 0 ? PULL_LIMITED_MS : PULL_MS, &f, &result, &times);
         uint64_t start = tachy_ticks();
@@ -345,7 +357,7 @@ static int drain(struct run *r)
         tune(r);
     }
     atomic_store(&r->readers.stop, true);
-    return err == TACHY_ERR_EOF ? TACHY_OK : err;
+    return err == TACHY_ERR_EOF || (r->cut && err == TACHY_ERR_INTERRUPTED) ? TACHY_OK : err;
 }
 
 static int run_frames(struct run *r)
@@ -358,7 +370,7 @@ static int run_frames(struct run *r)
     if (err < 0 && err != TACHY_ERR_INTERRUPTED)
         pipeline_abort(r->stream, err);
     int source_err = run_readers_join(&r->readers);
-    if (err == TACHY_OK && source_err < 0 && source_err != TACHY_ERR_EOF)
+    if (err == TACHY_OK && source_err < 0 && source_err != TACHY_ERR_EOF && !r->cut)
         err = source_err;
     bool drained = tachy_control_drained(r->p->control, &r->controlled);
     bool asked = (r->p->stop && *(const volatile int *)r->p->stop) ||

@@ -38,6 +38,7 @@ struct run {
     struct tachy_slope steady[2][RUN_COUNTS]; // from the first frame written and after the warm-up; the calling thread's
     double steady_from_s;          // since the start; 0: not yet
     double counted_s;              // when they were counted last
+    bool cut;                      // the stream was ended after what had been begun
     bool timed_out;                // the time limit has ended reading
     struct tachy_system before; // when the run began
     struct tachy_energy_meter *energy; // NULL: not measured

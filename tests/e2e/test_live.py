@@ -197,6 +197,16 @@ class Live(Case):
             if "--no-adapt" in extra:
                 self.assertEqual(s["steps_down"], [])
 
+    def test_stops_without_what_waits(self):
+        """Frames that nobody has begun when a run is stopped are not waited for, whose network takes its time."""
+        p = subprocess.Popen([TACHY, "segment", "--focus", "off", "--mode", "json", "--provider", "null", "--provider-option", "sleep_ns=800",
+                              "--workers", "1", "null:64x64@30,frames=400", "-q", "-o", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        p.stdout.readline()
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=240)
+        self.assertEqual(p.returncode, 130, err)
+        self.assertLess(len(out.splitlines()), 50)
+
     def test_cameras_share_batches(self):
         """A batch is full when it has a picture of each live input that is still there, so none waits the whole minute; each
         output has the pictures that it would have alone."""

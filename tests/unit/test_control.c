@@ -151,7 +151,7 @@ TEST(pause_holds_and_resume_goes_on)
     tachy_control_stop(c);
     CHECK_INT(finish(&j), TACHY_ERR_INTERRUPTED);
     CHECK(j.summary.interrupted);
-    CHECK_INT(j.summary.frames, j.summary.decoded); // what was in flight was written
+    CHECK(j.summary.frames >= b.summary.frames + 50 && j.summary.frames <= j.summary.decoded); // what nobody had begun was dropped
     CHECK(j.summary.seconds < 100);
     tachy_control_close(&c);
     CHECK(!c);
