@@ -756,5 +756,114 @@ TEST(attention_in_place)
     tachy_graph_close(&g);
 }
 
-TEST_MAIN(TEST_CASE(attention_in_place), TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(known_kernels), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite), TEST_CASE(gates_of_a_decoder), TEST_CASE(odd_channels), TEST_CASE(pixels_of_a_first_convolution), TEST_CASE(pairs_of_convolutions), TEST_CASE(branches_side_by_side),
+static struct tachy_value *reshape(struct tachy_value *x, int rank, const int64_t *shape)
+{
+    return make(TACHY_OP_RESHAPE, (struct tachy_plan_attr){0}, value(rank, shape), x, NULL, NULL);
+}
+
+static struct tachy_value *turn(struct tachy_value *x, int rank, const int *perm)
+{
+    struct tachy_plan_attr a = {0};
+    int64_t shape[TACHY_MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        a.perm[i] = perm[i];
+        shape[i] = x->shape[perm[i]];
+    }
+    return make(TACHY_OP_TRANSPOSE, a, value(rank, shape), x, NULL, NULL);
+}
+
+static int dice(int n) { return (int)(noise() * 0.499f * (float)n + 0.5f * (float)n) % n; }
+
+static void shuffled(int *perm, int rank)
+{
+    for (int i = 0; i < rank; i++) {
+        int k = dice(i + 1);
+        if (k < i)
+            perm[i] = perm[k];
+        perm[k] = i;
+    }
+}
+
+// A few random reshapes and transposes.
+static struct tachy_value *wandered(struct tachy_value *x)
+{
+    for (int moves = dice(3); moves > 0; moves--) {
+        int64_t shape[5] = {1, 1, 1, 1, 1}, left = tachy_value_elements(x);
+        int perm[5], rank = 2 + dice(4);
+        for (int64_t prime = 2; left > 1; prime += left % prime != 0)
+            for (; left % prime == 0; left /= prime)
+                shape[dice(rank)] *= prime;
+        x = reshape(x, rank, shape);
+        shuffled(perm, rank);
+        x = turn(x, rank, perm);
+    }
+    return x;
+}
+
+// A part of x that has this shape.
+static struct tachy_value *part_of(struct tachy_value *x, const int64_t *shape)
+{
+    const int64_t size[] = {shape[0], shape[1], shape[2]};
+    int perm[3], back[3], at = dice(3);
+    int64_t inner = 1, moved[3], third[3] = {0};
+    x = wandered(x);
+    while (inner < 6 && tachy_value_elements(x) / 3 % (inner * 2) == 0 && dice(2))
+        inner *= 2;
+    x = reshape(x, 3, SHAPE(tachy_value_elements(x) / 3 / inner, 3, inner));
+    memcpy(third, x->shape, sizeof(third));
+    third[1] = 1;
+    x = make(TACHY_OP_SLICE, (struct tachy_plan_attr){.slice = {.start = {0, at}, .step = {1, 1, 1}}}, value(3, third), x, NULL, NULL);
+    x = wandered(x);
+    shuffled(perm, 3);
+    for (int i = 0; i < 3; i++) {
+        moved[i] = size[perm[i]];
+        back[perm[i]] = i;
+    }
+    return turn(reshape(x, 3, moved), 3, back);
+}
+
+static unsigned which; // of the random graphs
+
+static void random_product(void)
+{
+    begin();
+    seed = which;
+    const struct tachy_plan_attr product = {.matmul = {.alpha = 0.3f}}, plain = {.matmul = {.alpha = 1}};
+    int64_t b = 1 + dice(4), m = 1 + dice(9), k = 8 * (1 + dice(3)), c = 1 + dice(9), w = 8 * (1 + dice(2));
+    struct tachy_value *x = input(1, SHAPE(3 * b * (m * k + c * k + c * w))), *in[3], *y;
+    const int64_t shape[3][3] = {{b, m, k}, {b, k, c}, {b, c, w}};
+    x = unary(TACHY_PLAN_ABS, x); // computed
+    for (int64_t i = 0, start = 0; i < 3; i++) {
+        int64_t size = 3 * shape[i][0] * shape[i][1] * shape[i][2];
+        in[i] = make(TACHY_OP_SLICE, (struct tachy_plan_attr){.slice = {.start = {start}, .step = {1}}}, value(1, &size), x, NULL, NULL);
+        in[i] = part_of(in[i], shape[i]);
+        start += size;
+    }
+    y = make(TACHY_OP_MATMUL, product, value(3, SHAPE(b, m, c)), in[0], in[1], NULL);
+    if (which % 2)
+        y = make(TACHY_OP_SOFTMAX, (struct tachy_plan_attr){.axis = 2}, like(y), y, NULL, NULL);
+    y = make(TACHY_OP_MATMUL, plain, value(3, SHAPE(b, m, w)), y, in[2], NULL);
+    tachy_graph_add_output(g, which % 3 ? turn(y, 3, (int[]){1, 0, 2}) : y);
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+// Operands that random moves take out of one tensor.
+TEST(products_of_moved_parts)
+{
+    for (which = 1; which <= 60; which++) {
+        float *want = expected(random_product), *single = on_gpu(random_product, TACHY_PLAN_FP32), *half = on_gpu(random_product, TACHY_PLAN_FP16);
+        random_product();
+        int64_t n = tachy_value_elements(g->out[0]);
+        tachy_graph_close(&g);
+        double by[] = {off(single, want, n), off(half, want, n)};
+        CHECK(by[0] < 1e-5 && by[1] < 1e-2);
+        if (!(by[0] < 1e-5 && by[1] < 1e-2))
+            printf("graph %u is off by %g, %g\n", which, by[0], by[1]);
+        free(want);
+        free(single);
+        free(half);
+    }
+}
+
+TEST_MAIN(TEST_CASE(attention_in_place), TEST_CASE(products_of_moved_parts), TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(known_kernels), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite), TEST_CASE(gates_of_a_decoder), TEST_CASE(odd_channels), TEST_CASE(pixels_of_a_first_convolution), TEST_CASE(pairs_of_convolutions), TEST_CASE(branches_side_by_side),
           TEST_CASE(precision), TEST_CASE(scale_by_channel), TEST_CASE(groups), TEST_CASE(half_on_a_cpu))

@@ -252,13 +252,27 @@ bool cuda_turns(const struct tachy_node *t)
     return turns && products && products == t->out->uses; // the graph's output is a use too
 }
 
+// False for a Transpose that only moves dimensions of one element: its output is its input.
+static bool reorders(const struct tachy_node *t)
+{
+    int before = -1;
+    for (int i = 0; i < t->out->rank; i++) {
+        if (t->out->shape[i] == 1)
+            continue;
+        if (t->attr.perm[i] < before)
+            return true;
+        before = t->attr.perm[i];
+    }
+    return false;
+}
+
 bool cuda_product_joins(const struct tachy_node *n)
 {
     const struct tachy_node *t = n->next;
     int last = n->out->rank - 1;
     return n->op == TACHY_OP_MATMUL && is_product(n) && !cuda_input(n, 2) && !n->attr.act.act && t && t->op == TACHY_OP_TRANSPOSE &&
            t->in[0] == n->out && n->out->uses == 1 && t->attr.perm[last] == last && !n->out->nhwc && !t->out->nhwc &&
-           t->out->dtype == n->out->dtype;
+           t->out->dtype == n->out->dtype && reorders(t);
 }
 
 // One call for the matrices along the longest dimension in front of them, a call for each element of the others.
