@@ -1,4 +1,5 @@
 #include "source/file_priv.h"
+#include "source/jpeg_head.h"
 
 // Information in a packet, without decoding: whether a fresh decoder may start here, and a number for the parameter
 // sets in it. If in doubt the answer is no, and the file gets one decoder. H.264: ITU-T H.264 7.3 and D.1.8 (recovery
@@ -239,6 +240,28 @@ static void scan_mpeg4(const uint8_t *p, size_t size, struct file_key *k)
         }
 }
 
+// --- Pictures -------------------------------------------------------------------------------
+// Each stands alone; what a decoder is opened for may change from one to the next.
+static void scan_jpeg(const uint8_t *p, size_t size, struct file_key *k)
+{
+    struct jpeg_head h;
+    k->safe = jpeg_head_read(&h, p, size);
+    k->odd = !k->safe;
+    const uint8_t of[] = {(uint8_t)h.bits,         (uint8_t)(h.width >> 8), (uint8_t)h.width,   (uint8_t)(h.height >> 8),
+                          (uint8_t)h.height,       (uint8_t)h.components,   h.sampling[0],      h.sampling[1],
+                          h.sampling[2],           h.sampling[3],           (uint8_t)h.transform};
+    k->sets = hash(HASH_START, of, sizeof(of));
+}
+
+static void scan_png(const uint8_t *p, size_t size, struct file_key *k)
+{
+    enum { SIGNATURE = 8, LENGTH_AND_TYPE = 8, HEADER = 13 };
+    k->safe = size >= SIGNATURE + LENGTH_AND_TYPE + HEADER && !memcmp(p + SIGNATURE + 4, "IHDR", 4);
+    k->odd = !k->safe;
+    if (k->safe)
+        k->sets = hash(HASH_START, p + SIGNATURE + LENGTH_AND_TYPE, HEADER);
+}
+
 static int length_size(const AVCodecParameters *par)
 {
     bool hevc = par->codec_id == AV_CODEC_ID_HEVC;
@@ -277,6 +300,12 @@ struct file_key file_key_of(const AVCodecParameters *par, const AVPacket *packet
     case AV_CODEC_ID_MPEG4:
         scan_mpeg4(p, size, &k);
         break;
+    case AV_CODEC_ID_MJPEG:
+        scan_jpeg(p, size, &k);
+        break;
+    case AV_CODEC_ID_PNG:
+        scan_png(p, size, &k);
+        break;
     default: // FFV1, and codecs in which every picture is a keyframe, by file_key_known()
         k.safe = true;
     }
@@ -290,6 +319,7 @@ bool file_key_known(enum AVCodecID codec)
         AV_CODEC_ID_H264, AV_CODEC_ID_HEVC,       AV_CODEC_ID_VP8,        AV_CODEC_ID_VP9,
         AV_CODEC_ID_AV1,  AV_CODEC_ID_MPEG1VIDEO, AV_CODEC_ID_MPEG2VIDEO, AV_CODEC_ID_MPEG4,
         AV_CODEC_ID_FFV1, // its keyframes reset everything
+        AV_CODEC_ID_PNG,
     };
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(known); i++)
         if (codec == known[i])

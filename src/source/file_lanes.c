@@ -334,7 +334,8 @@ static const char *unsuitable(tachy_source *s)
     struct file *p = file_of(s);
     if (!p->in.local)
         return "it is no file";
-    if (p->in.pictures || p->in.still)
+    enum AVCodecID codec = p->st->codecpar->codec_id;
+    if (p->in.still || (p->in.pictures && codec != AV_CODEC_ID_MJPEG && codec != AV_CODEC_ID_PNG)) // file_key.c reads their heads
         return "it is pictures";
     if (p->in.counted)
         return "its pictures have no times";

@@ -42,6 +42,15 @@ class Decoders(Case):
         self.assertEqual(ids, list(range(len(ids))))
         self.assertEqual(len(ids), int(ffprobe(hevc, "-count_packets")["streams"][0]["nb_read_packets"]))
 
+    def test_pictures_are_shared_out(self):
+        for ending in ("jpg", "png"):
+            pattern = self.tmp / f"p%03d.{ending}"
+            ffmpeg("-stream_loop", 1, "-i", SAMPLE, "-vf", "scale=160:120", "-frames:v", 90, "-start_number", 0, "-q:v", 4, pattern)
+            self.same(pattern, "--mode", "cutout", "-f", "framemd5")
+        # From one size to another there is one decoder, and nothing else changes.
+        ffmpeg("-i", SAMPLE, "-vf", "scale=200:120", "-frames:v", 40, "-start_number", 60, "-q:v", 4, self.tmp / "p%03d.jpg")
+        self.same(self.tmp / "p%03d.jpg", "--mode", "json", "-f", "json")
+
     def test_sound_is_kept(self):
         clip = self.clip("sound.mp4", "-c:v", "libx264", "-preset", "veryfast", "-g", 30)
         sums = set()
