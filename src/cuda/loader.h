@@ -1,5 +1,5 @@
 #pragma once
-#include "cuda/abi.h"
+#include "cuda/nvjpeg_abi.h"
 
 #include <stdbool.h>
 #include <tachy/common.h>
@@ -145,6 +145,18 @@
 
 #define TACHY_CUVID_CALLS(X) X(caps, "cuvidGetDecoderCaps", (struct cuvid_caps * caps))
 
+#define TACHY_NVJPEG_CALLS(X)                                                                      \
+    X(create, "nvjpegCreateEx",                                                                    \
+      (int back_end, void *device_memory, void *pinned_memory, unsigned flags, nvjpeg_handle *handle)) \
+    X(destroy, "nvjpegDestroy", (nvjpeg_handle handle))                                            \
+    X(state_create, "nvjpegJpegStateCreate", (nvjpeg_handle handle, nvjpeg_state *state))          \
+    X(state_destroy, "nvjpegJpegStateDestroy", (nvjpeg_state state))                               \
+    X(begin, "nvjpegDecodeBatchedInitialize",                                                      \
+      (nvjpeg_handle handle, nvjpeg_state state, int batch, int cpu_threads, int output))          \
+    X(decode, "nvjpegDecodeBatched",                                                               \
+      (nvjpeg_handle handle, nvjpeg_state state, const uint8_t *const *data, const size_t *sizes,  \
+       struct nvjpeg_image *to, cuda_stream stream))
+
 #define TACHY_CALL_MEMBER(member, symbol, args) int(*member) args;
 struct tachy_cu {
     TACHY_CU_CALLS(TACHY_CALL_MEMBER)
@@ -164,6 +176,9 @@ struct tachy_cublaslt {
 struct tachy_cuvid {
     TACHY_CUVID_CALLS(TACHY_CALL_MEMBER)
 };
+struct tachy_nvjpeg_library {
+    TACHY_NVJPEG_CALLS(TACHY_CALL_MEMBER)
+};
 
 // Each sets *out and returns TACHY_OK, or NULL and TACHY_ERR_UNAVAILABLE after one sentence at
 // `level` that names the library and how to get it. *out stays valid while the process runs.
@@ -180,11 +195,13 @@ int tachy_cublaslt_load(const struct tachy_cublaslt **out, enum tachy_log_level 
                         const struct tachy_log *log);
 int tachy_cuvid_load(const struct tachy_cuvid **out, enum tachy_log_level level,
                      const struct tachy_log *log);
+int tachy_nvjpeg_library_load(const struct tachy_nvjpeg_library **out, enum tachy_log_level level,
+                              const struct tachy_log *log);
 
 // Name of one of NVML's clock event reasons, bit 0..NVML_THROTTLE_REASONS - 1.
 const char *tachy_nvml_reason(int bit);
 
-// File of a library that was loaded ("cuda", "nvml", "cupti", "cublas", "cublaslt", "nvcuvid"); NULL: it was not.
+// File of a library that was loaded ("cuda", "nvml", "cupti", "cublas", "cublaslt", "nvcuvid", "nvjpeg"); NULL: it was not.
 const char *tachy_cuda_library_path(const char *name);
 
 // The device address of memory that the host names by a pointer.

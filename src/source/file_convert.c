@@ -145,6 +145,15 @@ static int convert(tachy_source *s, struct file_lane *l, tachy_frame **out)
     return TACHY_OK;
 }
 
+// What nvJPEG made is in the picture's own format.
+static int take_decoded(struct file_lane *l, tachy_frame **out)
+{
+    *out = l->from_jpeg;
+    l->from_jpeg = NULL;
+    (*out)->color = converted_color(l->picture, (*out)->format);
+    return TACHY_OK;
+}
+
 // A change of size or format in the stream starts a new scene for all later stages.
 static void note_change(tachy_source *s, struct file_lane *l, tachy_frame *f)
 {
@@ -189,10 +198,11 @@ int file_convert(tachy_source *s, struct file_lane *l, tachy_frame **out)
         av_frame_unref(picture);
         return err;
     }
-    bool on_gpu = picture->format == AV_PIX_FMT_CUDA;
+    bool on_gpu = l->from_jpeg || picture->format == AV_PIX_FMT_CUDA;
     int err = file_of(s)->gpu.on && !on_gpu ? file_gpu_missed(s, picture) : TACHY_OK;
     if (!err)
-        err = on_gpu                               ? file_gpu_frame(s, l, out)
+        err = l->from_jpeg                         ? take_decoded(l, out)
+              : on_gpu                             ? file_gpu_frame(s, l, out)
               : tachy_pix_from_av(picture->format) ? tachy_frame_from_av(out, picture)
                                                    : convert(s, l, out);
     av_frame_unref(picture);

@@ -75,6 +75,7 @@ int file_decode_open(tachy_source *s, struct file_lane *l, int threads)
 void file_decode_again(struct file_lane *l)
 {
     avcodec_flush_buffers(l->dec);
+    file_jpeg_again(l);
     l->flushing = l->lead = l->started = l->done = false;
     l->decoded = l->offset = l->back = l->seq = 0;
     l->last = AV_NOPTS_VALUE;
@@ -84,7 +85,7 @@ void file_decode_again(struct file_lane *l)
 
 // At the end of a segment's packets the lane may continue with another segment: the decoder outputs the last pictures
 // of the previous one while it takes the first packets of the next.
-static int next_packet(tachy_source *s, struct file_lane *l)
+int file_decode_packet(tachy_source *s, struct file_lane *l)
 {
     struct file *p = file_of(s);
     pthread_mutex_lock(&p->lock);
@@ -115,13 +116,17 @@ static void damaged(tachy_source *s, struct file_lane *l, const char *what, cons
 // Gives the decoder one packet, or the end. Failures are damage, not the end.
 static int feed(tachy_source *s, struct file_lane *l)
 {
-    int err = next_packet(s, l);
+    int err = l->jpeg ? file_jpeg_packet(s, l) : file_decode_packet(s, l);
     if (err && err != TACHY_ERR_EOF)
         return err;
     l->flushing = err == TACHY_ERR_EOF;
     const AVPacket *packet = l->packet;
     if (!err && packet->opaque == file_packet_breaks)
         l->jump_at = packet->pts == AV_NOPTS_VALUE ? packet->dts : packet->pts;
+    if (l->from_jpeg) {
+        av_packet_unref(l->packet);
+        return TACHY_OK;
+    }
     int e = avcodec_send_packet(l->dec, l->flushing ? NULL : l->packet);
     av_packet_unref(l->packet);
     if (e == AVERROR(ENOMEM))
@@ -151,9 +156,15 @@ static int decode_any(tachy_source *s, struct file_lane *l)
             continue;
         }
         int err = feed(s, l);
-        if (err)
+        if (err || l->from_jpeg)
             return err;
     }
+}
+
+static void drop(struct file_lane *l)
+{
+    av_frame_unref(l->picture);
+    tachy_frame_unref(&l->from_jpeg);
 }
 
 // The time of the picture's packet, which tells its segment. The decoder's best guess may differ: after damage it uses
@@ -269,7 +280,7 @@ int file_decode(tachy_source *s, struct file_lane *l, int64_t *seq)
         if (err)
             return err;
         if (is_foreign(l)) {
-            av_frame_unref(picture);
+            drop(l);
             continue;
         }
         l->crossed = l->before && !is_late(l);
@@ -279,7 +290,7 @@ int file_decode(tachy_source *s, struct file_lane *l, int64_t *seq)
         }
         int64_t t = rising_time(p, l);
         if (t >= p->end) {
-            av_frame_unref(picture);
+            drop(l);
             return TACHY_ERR_EOF;
         }
         if ((t >= p->start || s->params.start <= 0) && t >= p->from) {
@@ -293,6 +304,6 @@ int file_decode(tachy_source *s, struct file_lane *l, int64_t *seq)
                 return TACHY_OK;
             damaged(s, l, "a picture has no place", "there are more than packets");
         }
-        av_frame_unref(picture);
+        drop(l);
     }
 }

@@ -1,13 +1,14 @@
 #include "source/file_priv.h"
 
 #include "cuda/nvdec.h"
+#include "cuda/nvjpeg.h"
 
 #include <libavutil/hwcontext.h>
 #include <libavutil/pixdesc.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-// Decoding on a GPU: FFmpeg's decoders with NVDEC doing their work.
+// Decoding on a GPU: FFmpeg's decoders with NVDEC doing their work; of JPEG pictures nvJPEG's (file_jpeg.c).
 //
 // What NVDEC hands out is one of few surfaces that the decoder needs itself, and one that finds none
 // left fails. So each lane lends out HELD of them, and further pictures are copied into memory of
@@ -129,9 +130,20 @@ static void close_device(struct file_device *c)
     tachy_gpu_unref(&c->gpu);
 }
 
+// Engines for JPEG pictures, and the library.
+static int try_jpeg(struct tachy_gpu *g, struct reason *r)
+{
+    struct tachy_nvjpeg *j;
+    int err = tachy_nvjpeg_open(&j, g, &r->log);
+    tachy_nvjpeg_close(&j);
+    return err;
+}
+
 static int open_device(tachy_source *s, struct file_device *c, int ordinal, struct reason *r)
 {
     int err = tachy_gpu_open(&c->gpu, ordinal, s->params.gpu_stream, &r->log);
+    if (file_of(s)->gpu.jpeg)
+        return err < 0 ? err : try_jpeg(c->gpu, r);
     if (err == TACHY_OK)
         err = check_caps(file_of(s)->st->codecpar, c->gpu, r);
     if (err == TACHY_OK)
@@ -165,9 +177,12 @@ static int prepare(tachy_source *s, struct reason *r)
 {
     struct file *p = file_of(s);
     const AVCodecParameters *par = p->st->codecpar;
-    if (p->in.pictures || p->in.still)
+    p->gpu.jpeg = p->in.pictures && !p->in.still && par->codec_id == AV_CODEC_ID_MJPEG;
+    if (!p->gpu.jpeg && (p->in.pictures || p->in.still))
         return refuse(r, "it is single pictures");
-    p->gpu.codec = decoder_for(par->codec_id);
+    if (p->gpu.jpeg && !s->params.on_gpu)
+        return refuse(r, "JPEG pictures are decoded on a GPU only if they stay there (--device cuda)");
+    p->gpu.codec = p->gpu.jpeg ? avcodec_find_decoder(par->codec_id) : decoder_for(par->codec_id);
     if (!p->gpu.codec)
         return refuse(r, "this FFmpeg cannot have %s decoded by NVDEC",
                       avcodec_get_name(par->codec_id));
@@ -230,7 +245,7 @@ void file_gpu_close(struct file *p)
         close_device(&p->gpu.device[i]);
     p->gpu.nb = 0;
     p->gpu.codec = NULL;
-    p->gpu.on = false;
+    p->gpu.on = p->gpu.jpeg = false;
 }
 
 int file_gpu_lanes(tachy_source *s, int lanes)
@@ -283,6 +298,10 @@ int file_gpu_prepare(tachy_source *s, struct file_lane *l)
 {
     if (!l->device)
         l->device = deal(file_of(s));
+    if (file_of(s)->gpu.jpeg) {
+        l->dec->thread_count = 1; // each picture is done before the next
+        return file_jpeg_open(l, s->params.log);
+    }
     if (!l->held) {
         l->held = calloc(1, sizeof(*l->held));
         if (!l->held)
@@ -301,6 +320,7 @@ int file_gpu_prepare(tachy_source *s, struct file_lane *l)
 
 void file_gpu_close_lane(struct file_lane *l)
 {
+    file_jpeg_close(l); // while its GPU is there
     if (l->device)
         tachy_gpu_give_decoder(l->device->gpu);
     l->device = NULL;
@@ -363,16 +383,16 @@ int file_gpu_frame(tachy_source *s, struct file_lane *l, tachy_frame **out)
 int file_gpu_missed(tachy_source *s, const AVFrame *picture)
 {
     struct file *p = file_of(s);
-    const char *format = av_get_pix_fmt_name(picture->format);
+    const char *format = av_get_pix_fmt_name(picture->format), *who = p->gpu.jpeg ? "nvJPEG" : "NVDEC";
     if (s->params.decode == TACHY_DECODE_NVDEC)
         return tachy_fail(s->params.log, TACHY_ERR_UNSUPPORTED,
-                          "%s: NVDEC was asked for and does not take its pictures (%s, %dx%d); "
-                          "--decode auto decodes them on the CPU", s->url, format ? format : "unknown",
+                          "%s: NVDEC was asked for and %s does not take its pictures (%s, %dx%d); "
+                          "--decode auto decodes them on the CPU", s->url, p->gpu.jpeg ? who : "it", format ? format : "unknown",
                           picture->width, picture->height);
-    atomic_store(&s->nvdec, false);
+    atomic_store(&s->nvdec, p->gpu.jpeg); // of JPEG pictures it is only this one
     if (!atomic_exchange(&p->gpu.missed, true))
         tachy_msg(s->params.log, TACHY_LOG_INFO,
-                  "%s: decoded on the CPU: NVDEC does not take its pictures (%s, %dx%d)", s->url,
-                  format ? format : "unknown", picture->width, picture->height);
+                  "%s: %s on the CPU: %s does not take %s (%s, %dx%d)", s->url, p->gpu.jpeg ? "some pictures are decoded" : "decoded",
+                  who, p->gpu.jpeg ? "them" : "its pictures", format ? format : "unknown", picture->width, picture->height);
     return TACHY_OK;
 }

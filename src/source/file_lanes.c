@@ -45,8 +45,8 @@ int file_lanes_open(tachy_source *s)
     if (!err)
         err = file_decode_open(s, l, file_decode_threads(s));
     if (!err && p->gpu.on)
-        tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "%s: decoding with %s on NVDEC of GPU %d (%s)",
-                  s->url, l->dec->codec->name, l->device->gpu->device.ordinal, l->device->gpu->device.name);
+        tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "%s: decoding with %s on %s of GPU %d (%s)",
+                  s->url, l->dec->codec->name, p->gpu.jpeg ? "JPEG engines" : "NVDEC", l->device->gpu->device.ordinal, l->device->gpu->device.name);
     else if (!err)
         tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "%s: decoding with %s, %d thread%s", s->url,
                   l->dec->codec->name, l->dec->thread_count, l->dec->thread_count == 1 ? "" : "s");
@@ -269,6 +269,7 @@ static int leave_segment(tachy_source *s, struct file_lane *l)
     struct file *p = file_of(s);
     int threads = p->gpu.on ? 1 : lane_threads(s, p->nb_lanes);
     int err = TACHY_OK;
+    file_jpeg_again(l);
     if (l->dec->thread_count != threads && p->nb_lanes > 1)
         err = file_decode_open(s, l, threads);
     else

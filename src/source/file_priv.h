@@ -166,7 +166,7 @@ struct file_lane {
     AVFrame *picture;
     struct file_segment *segment; // NULL: idle
     bool busy;                    // under the lanes' lock, as is `seq`
-    struct file_segment *before;  // its last pictures are still to come, or NULL; see next_packet()
+    struct file_segment *before;  // its last pictures are still to come, or NULL; see file_decode_packet()
     int64_t before_last;          // time of the last one of them
     bool crossed;                 // the first picture after them has come out
     pthread_t user;               // the last one; it comes back while the caches are warm
@@ -196,7 +196,9 @@ struct file_lane {
 
     struct file_device *device;   // NVDEC: the GPU that it decodes on, once it has a decoder
     struct file_held *held;   // NVDEC's surfaces that frames hold
-    tachy_frame_pool *copies; // of pictures of NVDEC's
+    tachy_frame_pool *copies; // of pictures of NVDEC's; of nvJPEG's all
+    struct file_jpeg *jpeg;    // NULL: the lane has none
+    tachy_frame *from_jpeg;    // what nvJPEG made of the picture in hand, which then has no data itself; NULL: nothing
 };
 
 // --- The source ----------------------------------------------------------------------------
@@ -228,10 +230,11 @@ struct file {
     atomic_bool changed;     // warned about a change of size or format
 
     struct {
-        bool on; // lanes decode with NVDEC; all below is set then
+        bool on; // lanes decode on a GPU; all below is set then
         struct file_device device[TACHY_MAX_GPUS];
         int nb;
         const AVCodec *codec;
+        bool jpeg;            // they are JPEG pictures, and lanes decode with nvJPEG
         atomic_bool missed;   // said that the CPU decodes after all
     } gpu;
 
@@ -301,6 +304,8 @@ void file_cut_release(struct file_cut *c, struct file_segment **segment);
 // file_decode.c
 int file_decode_open(tachy_source *s, struct file_lane *l, int threads);
 void file_decode_again(struct file_lane *l); // after a seek
+// The next packet of the lane's segment, in l->packet. TACHY_ERR_EOF: there is none.
+int file_decode_packet(tachy_source *s, struct file_lane *l);
 // Default threads of a decoder that is the only one.
 int file_decode_threads(tachy_source *s);
 // The next picture of the lane's segment and the range, in l->picture; its pts in ticks from
@@ -318,6 +323,12 @@ int file_gpu_prepare(tachy_source *s, struct file_lane *l);
 void file_gpu_close_lane(struct file_lane *l);
 // l->picture, which lies on the GPU, as a frame there or on the host, as was asked for.
 int file_gpu_frame(tachy_source *s, struct file_lane *l, tachy_frame **out);
+// file_jpeg.c: opens the lane's decoder, if it has none. Errors as tachy_nvjpeg_open().
+int file_jpeg_open(struct file_lane *l, const struct tachy_log *log);
+void file_jpeg_again(struct file_lane *l); // what it has read ahead is forgotten
+void file_jpeg_close(struct file_lane *l);
+// As file_decode_packet(). What the packet became is in l->from_jpeg, described by l->picture; NULL: it is FFmpeg's to decode.
+int file_jpeg_packet(tachy_source *s, struct file_lane *l);
 // Notes that the CPU decoded a picture although p->gpu.on; negative if that is not allowed.
 int file_gpu_missed(tachy_source *s, const AVFrame *picture);
 
