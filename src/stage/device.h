@@ -17,6 +17,7 @@
 
 enum {
     DEVICE_GROUP = 8,   // items that a worker takes at once
+    DEVICE_MOST = 32,   // parts of their pictures that a network sees at once, at most
     DEVICE_ALIGN = 256, // what tensors of one block begin at multiples of, as what the driver gives does
 };
 

@@ -101,9 +101,9 @@ static double angle_of(const struct tachy_point *p)
 }
 
 // Sets the face's fields that are known before the network sees it.
-static int begin(const struct faces *f, struct faces_face *face, struct tachy_region *r, struct tachy_regions *list)
+static int begin(const struct faces *f, struct faces_face *face, const tachy_frame *in, struct faces_item *item, struct tachy_region *r)
 {
-    struct tachy_named *v = tachy_regions_alloc(list, 4 * sizeof(*v));
+    struct tachy_named *v = tachy_regions_alloc(&item->list, 4 * sizeof(*v));
     if (!v)
         return TACHY_ERR_NOMEM;
     double size = TACHY_MIN(r->w, r->h), angle = angle_of(r->points);
@@ -113,14 +113,15 @@ static int begin(const struct faces *f, struct faces_face *face, struct tachy_re
     v[FACES_KEPT] = (struct tachy_named){"face_kept", 0};
     r->values = v;
     r->nb_values = 4;
-    *face = (struct faces_face){.region = r, .value = v, .wanted = size >= f->least_size && angle <= f->most_angle};
+    *face = (struct faces_face){
+        .in = in, .item = item, .region = r, .value = v, .wanted = size >= f->least_size && angle <= f->most_angle};
     view_of(r, FACES_CROP, &face->crop);
     view_of(r, f->side, &face->look);
     return TACHY_OK;
 }
 
 // And after.
-static int judge(const struct faces *f, struct faces_face *face, struct tachy_regions *list)
+static int judge(const struct faces *f, struct faces_face *face)
 {
     uint8_t luma[FACES_CROP * FACES_CROP], *copy = NULL;
     for (int i = 0; i < FACES_CROP * FACES_CROP; i++)
@@ -130,31 +131,28 @@ static int judge(const struct faces *f, struct faces_face *face, struct tachy_re
     face->value[FACES_KEPT].value = face->wanted;
     if (!face->wanted || !f->keeps)
         return TACHY_OK;
-    copy = tachy_regions_alloc(list, FACES_CROP_BYTES);
+    copy = tachy_regions_alloc(&face->item->list, FACES_CROP_BYTES);
     if (copy)
         face->rgb = memcpy(copy, face->rgb, FACES_CROP_BYTES);
     return copy ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-static int look(const struct faces *f, struct faces_runner *r, struct faces_face face[], int n, struct faces_item *to)
+static int look(const struct faces *f, struct faces_runner *r, struct faces_face face[], int n)
 {
-    int err = r->crop(r, face, n);
+    int err = n ? r->crop(r, face, n) : TACHY_OK;
     for (int i = 0; i < n && err == TACHY_OK; i++)
-        err = judge(f, &face[i], &to->list);
-    if (err == TACHY_OK)
-        err = r->embed(r, face, n, &to->list);
+        err = judge(f, &face[i]);
+    if (n && err == TACHY_OK)
+        err = r->embed(r, face, n);
     for (int i = 0; i < n && err == TACHY_OK; i++)
         if (face[i].wanted)
-            to->crop[face[i].region - to->list.v] = f->keeps ? face[i].rgb : NULL;
+            face[i].item->crop[face[i].region - face[i].item->list.v] = f->keeps ? face[i].rgb : NULL;
     return err;
 }
 
-int faces_look(struct tachy_stage *st, struct faces_runner *r, struct tachy_item *item)
+// Copies the item's regions, which the faces' values and vectors are added to.
+static int take_regions(struct faces_item *to, struct tachy_item *item)
 {
-    const struct faces *f = tachy_stage_priv(st);
-    struct faces_item *to = tachy_stage_item(st, item);
-    struct faces_face face[FACES_TOGETHER];
-    int n = 0;
     tachy_regions_clear(&to->list);
     int err = tachy_regions_copy(&to->list, item->result.regions, item->result.nb_regions);
     size_t bytes = sizeof(*to->crop) * (size_t)to->list.nb;
@@ -162,17 +160,45 @@ int faces_look(struct tachy_stage *st, struct faces_runner *r, struct tachy_item
         err = TACHY_ERR_NOMEM;
     if (err == TACHY_OK && bytes)
         memset(to->crop, 0, bytes);
-    for (int i = 0; i < to->list.nb && err == TACHY_OK; i++) {
-        if (to->list.v[i].nb_points >= MESH)
-            err = begin(f, &face[n++], &to->list.v[i], &to->list);
-        if (err < 0 || (n < r->together && i + 1 < to->list.nb) || !n)
-            continue;
-        err = look(f, r, face, n, to);
-        n = 0;
-    }
     item->result.regions = to->list.v;
     item->result.nb_regions = to->list.nb;
     return err;
+}
+
+// Faces that are looked at together; of[i] is the number of the item of face[i].
+struct batch {
+    struct faces_face face[FACES_TOGETHER];
+    int of[FACES_TOGETHER], n;
+};
+
+static void look_at(const struct faces *f, struct faces_runner *r, struct batch *b, int err[])
+{
+    int all = look(f, r, b->face, b->n);
+    for (int i = 0; i < b->n && all < 0; i++)
+        err[b->of[i]] = all;
+    b->n = 0;
+}
+
+void faces_look(struct tachy_stage *st, struct faces_runner *r, struct tachy_item *const items[], const tachy_frame *const in[], int n,
+                int err[])
+{
+    const struct faces *f = tachy_stage_priv(st);
+    struct batch b;
+    b.n = 0;
+    for (int i = 0; i < n; i++) {
+        struct faces_item *to = tachy_stage_item(st, items[i]);
+        err[i] = in[i] ? take_regions(to, items[i]) : err[i];
+        for (int k = 0; in[i] && k < to->list.nb && err[i] == TACHY_OK; k++) {
+            if (to->list.v[k].nb_points < MESH)
+                continue;
+            b.of[b.n] = i;
+            err[i] = begin(f, &b.face[b.n], in[i], to, &to->list.v[k]);
+            b.n += err[i] == TACHY_OK;
+            if (b.n == r->together)
+                look_at(f, r, &b, err);
+        }
+    }
+    look_at(f, r, &b, err);
 }
 
 void faces_item_close(void *item) { tachy_regions_free(&((struct faces_item *)item)->list); }
@@ -195,13 +221,14 @@ static int crop(struct faces_runner *r, struct faces_face face[], int n)
 {
     struct worker *w = (void *)r;
     face->rgb = w->crop.data;
-    return small_make_view(&w->crop, r->in, &face->crop);
+    return small_make_view(&w->crop, face->in, &face->crop);
 }
 
-static int embed(struct faces_runner *r, struct faces_face face[], int n, struct tachy_regions *list)
+static int embed(struct faces_runner *r, struct faces_face face[], int n)
 {
     struct tachy_region about = {0};
-    int err = face->wanted ? tachy_net_run(&((struct worker *)r)->net, r->in, &face->look, &about, list) : TACHY_OK;
+    struct tachy_regions *list = &face->item->list;
+    int err = face->wanted ? tachy_net_run(&((struct worker *)r)->net, face->in, &face->look, &about, list) : TACHY_OK;
     face->region->embedding = about.embedding;
     face->region->nb_embedding = about.nb_embedding;
     return err;
@@ -235,8 +262,8 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
 {
     struct worker *w = worker;
     for (int i = 0; i < n; i++) {
-        w->run.in = pieces[i].item->in;
-        err[i] = faces_look(st, &w->run, pieces[i].item);
+        struct tachy_item *item = pieces[i].item;
+        faces_look(st, &w->run, &item, &(const tachy_frame *){item->in}, 1, &err[i]);
     }
 }
 

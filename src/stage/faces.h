@@ -9,7 +9,7 @@
 enum {
     FACES_CROP = 112, // side of a face's upright picture, R G B
     FACES_CROP_BYTES = FACES_CROP * FACES_CROP * 3,
-    FACES_TOGETHER = 8, // faces of a frame that a form looks at in one go, at most
+    FACES_TOGETHER = 32, // faces that a form looks at in one go, at most
 };
 enum { FACES_SIZE, FACES_BLUR, FACES_ANGLE, FACES_KEPT }; // values of a region whose face was looked at
 
@@ -25,8 +25,10 @@ struct faces_item {
     const uint8_t **crop; // of each region; NULL: none was kept. The list's memory
 };
 
-// A face of the frame in hand.
+// A face of a frame in hand.
 struct faces_face {
+    const tachy_frame *in;        // where the form reads it
+    struct faces_item *item;      // the frame's
     struct tachy_region *region;
     struct tachy_named *value;    // the region's
     struct tachy_view crop, look; // of FACES_CROP pixels, and what the network sees
@@ -34,20 +36,21 @@ struct faces_face {
     bool wanted;                  // may still be given a vector; after judging: is
 };
 
-// How a form looks at n <= together faces of the current frame; the first member of the form's own data on a worker.
+// How a form looks at n <= together faces, which may be several frames'; the first member of the form's own data on a worker.
 struct faces_runner {
     // Sets face[].rgb, until the next call.
     int (*crop)(struct faces_runner *r, struct faces_face face[], int n);
-    // After it: sets embedding and nb_embedding of the regions of those that are wanted, in the list's memory.
-    int (*embed)(struct faces_runner *r, struct faces_face face[], int n, struct tachy_regions *list);
+    // After it: sets embedding and nb_embedding of the regions of those that are wanted, in their lists' memory.
+    int (*embed)(struct faces_runner *r, struct faces_face face[], int n);
     int together;
-    const tachy_frame *in;
 };
 
 extern const struct tachy_option faces_options[];
 // Reads the settings into struct faces, but `side`; returns which network it is.
 struct tachy_net_params faces_open(struct tachy_stage *st, const tachy_settings *s);
-int faces_look(struct tachy_stage *st, struct faces_runner *r, struct tachy_item *item);
+// For n pieces whose frames are at in[]; NULL: that one is left out, with its err[].
+void faces_look(struct tachy_stage *st, struct faces_runner *r, struct tachy_item *const items[], const tachy_frame *const in[], int n,
+                int err[]);
 void faces_item_close(void *item);
 
 struct faces_params {

@@ -1,12 +1,16 @@
+#include "engine/engine_ops.h"
 #include "stage/faces.h"
 #include "stage/infer_cuda.h"
 #include "stage/stages.h"
 
 #include <stdlib.h>
 
-// Vectors of faces in frames on devices: of the faces of a frame the pictures are made there in one go, and the network runs there if
-// its provider does. Pictures and vectors come to the host together, which waits once; it then sees which of the faces are too
-// blurred, whose vectors are thrown away.
+// Vectors of faces in frames on devices: the pictures of the faces of several frames are made there in one go, and the network runs
+// there if its provider does. Pictures and vectors come to the host together, which waits once; it then sees which of the faces are
+// too blurred, whose vectors are thrown away.
+
+enum { FRAMES = DEVICE_GROUP }; // that a worker takes at once
+_Static_assert((int)FACES_TOGETHER <= (int)DEVICE_MOST, "a network sees them at once");
 
 struct on_devices {
     struct faces faces; // first
@@ -38,9 +42,11 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
     int err = tachy_net_open_model(&d->net.infer, st, &p, s);
     if (err == TACHY_OK)
         err = infer_cuda_open_first(&d->net);
-    if (err == TACHY_OK)
-        d->faces.side = d->net.infer.net[TACHY_INFER_FULL].card->in.width;
-    return err;
+    if (err < 0)
+        return err;
+    d->faces.side = d->net.infer.net[TACHY_INFER_FULL].card->in.width;
+    st->group = tachy_engine_on_device(d->net.infer.net[TACHY_INFER_FULL].first) ? FRAMES : 1;
+    return TACHY_OK;
 }
 
 static void close(struct tachy_stage *st) { infer_cuda_close(&((struct on_devices *)tachy_stage_priv(st))->net); }
@@ -55,9 +61,9 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
     return infer_cuda_count_models(&d->net);
 }
 
-// ---- The faces of a frame
+// ---- The faces of some frames
 
-// Queues the pictures of all faces, and the network for those that are wanted: how many they are.
+// Queues the pictures of the faces, and the network for those that are wanted: how many they are.
 static int queue_all(struct part *p, struct faces_face face[], int n, int *seen)
 {
     struct tachy_preprocess_picture crop[FACES_TOGETHER], look[FACES_TOGETHER];
@@ -65,12 +71,12 @@ static int queue_all(struct part *p, struct faces_face face[], int n, int *seen)
     int picture[FACES_TOGETHER];
     *seen = 0;
     for (int i = 0; i < n; i++) {
-        crop[i] = (struct tachy_preprocess_picture){p->run.in, face[i].crop};
+        crop[i] = (struct tachy_preprocess_picture){face[i].in, face[i].crop};
         p->slot[i] = face[i].wanted ? *seen : -1;
         if (!face[i].wanted)
             continue;
         picture[*seen] = *seen;
-        look[(*seen)++] = (struct tachy_preprocess_picture){p->run.in, face[i].look};
+        look[(*seen)++] = (struct tachy_preprocess_picture){face[i].in, face[i].look};
     }
     crops.shape[0] = n;
     in.shape[0] = *seen;
@@ -124,7 +130,7 @@ static int outputs_of(struct part *p, int slot, struct tachy_tensor out[TACHY_MA
     return tachy_engine_run(p->net.run.engine, t->in, t->out);
 }
 
-static int embed(struct faces_runner *r, struct faces_face face[], int n, struct tachy_regions *list)
+static int embed(struct faces_runner *r, struct faces_face face[], int n)
 {
     struct part *p = (void *)r;
     struct tachy_tensor out[TACHY_MAX_IO];
@@ -135,28 +141,35 @@ static int embed(struct faces_runner *r, struct faces_face face[], int n, struct
             continue;
         err = outputs_of(p, p->slot[i], out);
         if (err == TACHY_OK)
-            err = tachy_net_decode(&p->net, out, r->in, &face[i].look, &about, list);
+            err = tachy_net_decode(&p->net, out, face[i].in, &face[i].look, &about, &face[i].item->list);
         face[i].region->embedding = about.embedding;
         face[i].region->nb_embedding = about.nb_embedding;
     }
     return err;
 }
 
-// The host waits for the network's results on the frame, so nothing reads the frame any more on return; after a failure
-// it waits here.
+// The host waits for the network's results on the frames, so nothing reads them any more on return; after a failure it waits here.
 static void look(struct device_group *group)
 {
     struct part *p = group->part;
+    const tachy_frame *in[FRAMES];
+    bool failed = false;
+    int err = TACHY_OK;
     for (int i = 0; i < group->n; i++) {
-        int err = device_frame_of(group, group->items[i], &p->run.in);
-        if (err == TACHY_OK && p->there.stream != p->g->stream)
-            err = device_follow(p->g, p->there.stream, p->g->stream);
-        if (err == TACHY_OK)
-            err = faces_look(group->st, &p->run, group->items[i]);
-        if (err < 0)
-            p->g->cu->stream_wait(p->there.stream);
-        group->err[i] = err;
+        in[i] = NULL;
+        group->err[i] = device_frame_of(group, group->items[i], &in[i]);
     }
+    if (p->there.stream != p->g->stream)
+        err = device_follow(p->g, p->there.stream, p->g->stream);
+    for (int i = 0; i < group->n; i++) {
+        group->err[i] = group->err[i] < 0 ? group->err[i] : err;
+        in[i] = group->err[i] < 0 ? NULL : in[i];
+    }
+    faces_look(group->st, &p->run, group->items, in, group->n, group->err);
+    for (int i = 0; i < group->n; i++)
+        failed = failed || group->err[i] < 0;
+    if (failed)
+        p->g->cu->stream_wait(p->there.stream);
     device_let_go(group);
 }
 

@@ -55,8 +55,12 @@ struct infer_there {
     size_t apart[TACHY_MAX_IO];  // bytes from one picture's to the next one's
     tachy_engine *engine;        // that runs there: the worker's, or of further devices its own
     tachy_engine *own_engine;
-    tachy_engine *many; // the same for `batch` of them in one run; NULL: they go one by one
-    int pictures, batch;
+    // The same for several of them in one run, the most first; where both are NULL they go one by one.
+    struct infer_many {
+        tachy_engine *engine;
+        int pictures;
+    } many[2];
+    int pictures;
     struct tachy_block in_block, out_block, rest, pinned; // rest: of what is neither; pinned: infer_there_pin()'s
 };
 

@@ -137,46 +137,60 @@ static int open_engine(struct infer_there *t, struct device_worker *g, int size)
     return err;
 }
 
+static void close_many(struct infer_there *t)
+{
+    for (size_t k = 0; k < TACHY_ARRAY_SIZE(t->many); k++)
+        tachy_engine_close(&t->many[k].engine);
+}
+
 // Opens an engine for `n` pictures per run.
-static int open_batch(struct infer_there *t, struct device_worker *g, int n)
+static int open_batch(struct infer_there *t, struct device_worker *g, struct infer_many *m, int n)
 {
     const struct tachy_infer_net *net = t->host->net;
     const struct tachy_io *in, *out;
-    int err = infer_open_engine(&t->c->infer, net, n, device_index(t->c->devices, g->device), &t->many);
-    bool all = err == TACHY_OK && tachy_engine_inputs(t->many, &in) && in->spec.shape[0] == n && tachy_engine_on_device(t->many);
-    for (int i = 0; all && i < tachy_engine_outputs(t->many, &out); i++)
+    int err = infer_open_engine(&t->c->infer, net, n, device_index(t->c->devices, g->device), &m->engine);
+    bool all = err == TACHY_OK && tachy_engine_inputs(m->engine, &in) && in->spec.shape[0] == n && tachy_engine_on_device(m->engine);
+    for (int i = 0; all && i < tachy_engine_outputs(m->engine, &out); i++)
         all = out[i].spec.shape[0] == n;
+    m->pictures = n;
     if (!all)
-        tachy_engine_close(&t->many);
+        tachy_engine_close(&m->engine);
     return all ? TACHY_OK : TACHY_DEF(err, TACHY_ERR_UNSUPPORTED);
 }
 
-// Opens the engine for several pictures at once, if the provider has one for networks with one input whose batch is
-// free, and items can hold all its outputs. It is for all of them, or, if memory is short, for half as many each time.
-// A lack shows with the first worker, and no other worker tries it again.
+static void say_many(const struct infer_there *t, const struct device_worker *g, int err)
+{
+    int batch = t->many[0].pictures;
+    if (err < 0)
+        tachy_msg(g->task->log, TACHY_LOG_VERBOSE, "the GPU runs the model for one picture at a time: %s",
+                  err == TACHY_ERR_NOMEM ? "there is no memory there for more" : "its batch is fixed");
+    else if (batch < t->pictures)
+        tachy_msg(g->task->log, TACHY_LOG_VERBOSE, "the GPU runs the model for %d pictures at a time: there is no memory there for %d",
+                  batch, 2 * batch);
+}
+
+// Opens engines for several pictures at once, if the provider has them for networks with one input whose batch is free,
+// and items can hold all its outputs. One is for all pictures or, if memory is short, for half as many each time; where that
+// is many, another is for groups that are not full. A lack shows with the first worker, and no other worker tries it again.
 static void open_many(struct infer_there *t, struct device_worker *g)
 {
     const struct tachy_infer_net *net = t->host->net;
     struct infer_cuda *c = t->c;
     const int most = c->most;
-    int err = TACHY_ERR_NOMEM;
+    int err = TACHY_ERR_NOMEM, n = most ? TACHY_MIN(most, t->pictures) : t->pictures;
     bool free_batch = net->nb_in == 1 && t->in.shape[0] == 1;
     for (int i = 0; i < net->nb_out; i++)
         free_batch = free_batch && t->kept[i] && t->all_out[i].shape[0] == 1;
-    t->batch = most ? TACHY_MIN(most, t->pictures) : t->pictures;
-    if (t->batch < 2 || !free_batch || !infer_runs_plans(t->engine))
+    if (n < 2 || !free_batch || !infer_runs_plans(t->engine))
         return;
-    for (; t->batch > 1 && err == TACHY_ERR_NOMEM; t->batch /= err == TACHY_ERR_NOMEM ? 2 : 1)
-        err = open_batch(t, g, t->batch);
-    c->most = err == TACHY_OK ? t->batch : 1;
+    for (; n > 1 && err == TACHY_ERR_NOMEM; n /= err == TACHY_ERR_NOMEM ? 2 : 1)
+        err = open_batch(t, g, &t->many[0], n);
+    if (err == TACHY_OK && n > DEVICE_GROUP)
+        open_batch(t, g, &t->many[1], DEVICE_GROUP); // without it they go one by one
+    c->most = err == TACHY_OK ? n : 1;
     for (int i = 0; i < net->nb_out && err == TACHY_OK; i++)
         t->apart[i] = tachy_tensor_bytes(&t->all_out[i]);
-    if (err < 0)
-        tachy_msg(g->task->log, TACHY_LOG_VERBOSE, "the GPU runs the model for one picture at a time: %s",
-                  err == TACHY_ERR_NOMEM ? "there is no memory there for more" : "its batch is fixed");
-    else if (t->batch < t->pictures)
-        tachy_msg(g->task->log, TACHY_LOG_VERBOSE, "the GPU runs the model for %d pictures at a time: there is no memory there for %d",
-                  t->batch, 2 * t->batch);
+    say_many(t, g, err);
 }
 
 // `n` of them one after the other.
@@ -291,7 +305,7 @@ void infer_there_close(struct infer_there *t, struct device_worker *g)
     for (int r = 0; r < TACHY_MAX_EYES; r++)
         tachy_preprocess_gpu_close(&t->preprocess[r]);
     tachy_engine_close(&t->own_engine);
-    tachy_engine_close(&t->many);
+    close_many(t);
     if (t->pinned.data)
         t->host->tensors.in[t->host->net->picture].data = t->host->tensors.own_in[t->host->net->picture];
     tachy_memory_give(m, &t->in_block);
@@ -361,49 +375,58 @@ static int run_at(struct infer_there *t, int picture)
 }
 
 // The pictures from `first` on in one run.
-static int run_batch(struct infer_there *t, int first)
+static int run_batch(struct infer_there *t, const struct infer_many *m, int first)
 {
     struct tachy_tensor in = device_picture(&t->in, first), out[TACHY_MAX_IO];
-    in.shape[0] = t->batch;
+    in.shape[0] = m->pictures;
     for (int i = 0; i < t->host->net->nb_out; i++) {
         out[i] = t->all_out[i];
-        out[i].shape[0] = t->batch;
+        out[i].shape[0] = m->pictures;
         out[i].data = kept_at(t, i, first);
     }
-    return tachy_engine_run(t->many, &in, out); // those that nobody asked for are what was there
+    return tachy_engine_run(m->engine, &in, out); // those that nobody asked for are what was there
 }
 
 // No memory for such a batch: of half as many from now on, or one by one.
-static void run_fewer(struct infer_there *t, struct device_worker *g)
+static void run_fewer(struct infer_there *t, struct device_worker *g, int before)
 {
-    int before = t->batch;
-    tachy_engine_close(&t->many);
+    close_many(t);
     t->c->most = TACHY_MAX(before / 2, 1);
     open_many(t, g);
     tachy_msg(g->task->log, TACHY_LOG_INFO, "GPU %d has no memory for a batch of %d pictures: the model runs for %d at a time",
-              g->gpu->device.ordinal, before, t->many ? t->batch : 1);
+              g->gpu->device.ordinal, before, t->many[0].engine ? t->many[0].pictures : 1);
 }
 
-// Runs those batches in which most pictures are wanted. Pictures that are not `done` then run one by one.
-static void run_many(struct infer_there *t, struct device_worker *g, const int picture[], int n, int err[], bool done[])
+// Runs those batches in which most pictures are wanted, and are not `done`. TACHY_ERR_NOMEM: there is no memory for one.
+static int run_batches(struct infer_there *t, const struct infer_many *m, const int picture[], int n, int err[], bool done[])
 {
-    for (int first = 0; t->many && first + t->batch <= t->pictures; first += t->batch) {
+    for (int first = 0; m->engine && first + m->pictures <= t->pictures; first += m->pictures) {
         int asked = 0;
         for (int i = 0; i < n; i++)
-            asked += picture[i] / t->batch == first / t->batch;
-        if (2 * asked < t->batch)
+            asked += !done[i] && picture[i] / m->pictures == first / m->pictures;
+        if (2 * asked < m->pictures)
             continue;
-        int all = run_batch(t, first);
-        if (all == TACHY_ERR_NOMEM) {
-            run_fewer(t, g);
-            first = -t->batch; // from the first on, in their own bounds
-            continue;
-        }
+        int all = run_batch(t, m, first);
+        if (all == TACHY_ERR_NOMEM)
+            return all;
         for (int i = 0; i < n; i++)
-            if (picture[i] / t->batch == first / t->batch) {
+            if (picture[i] / m->pictures == first / m->pictures) {
                 err[i] = all;
                 done[i] = true;
             }
+    }
+    return TACHY_OK;
+}
+
+// Pictures that are not `done` then run one by one.
+static void run_many(struct infer_there *t, struct device_worker *g, const int picture[], int n, int err[], bool done[])
+{
+    for (size_t k = 0; k < TACHY_ARRAY_SIZE(t->many); k++) {
+        int pictures = t->many[k].pictures;
+        if (run_batches(t, &t->many[k], picture, n, err, done) < 0) {
+            run_fewer(t, g, pictures);
+            k = SIZE_MAX; // from the most on, in their own bounds
+        }
     }
 }
 
@@ -413,7 +436,7 @@ void infer_there_run(struct infer_there *t, struct device_worker *g, const int p
     cuda_stream stream = tachy_engine_stream(t->engine);
     const bool follows = stream != t->stream;
     int all = TACHY_OK;
-    bool done[DEVICE_GROUP] = {false};
+    bool done[DEVICE_MOST] = {false};
     if (stream)
         pthread_mutex_lock(running);
     if (stream && follows)

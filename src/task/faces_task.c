@@ -36,7 +36,7 @@ static int check(const tachy_settings *s, const struct tachy_log *log)
         return tachy_fail(log, TACHY_ERR_INVAL, "faces needs a network that makes vectors of faces: --embed FILE, with a card "
                           "beside it (docs/faces.md)");
     if (!strcmp(tachy_settings_str(s, "gpu.device"), "cuda") && !strcmp(tachy_settings_origin(s, "gpu.device"), "auto"))
-        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "faces takes a GPU only with --device cuda, since no true one has been measured");
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "faces takes a GPU only with --device cuda, since its vectors have not been compared with the CPU's on a true one");
     return TACHY_OK;
 }
 
