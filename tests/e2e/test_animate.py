@@ -350,4 +350,4 @@ if __name__ == "__main__":
     if not FACE.exists():
         print("skipped: the test media are not here (tools/setup --tests)")
         raise SystemExit(77)
-    common.main()
+    common.main("Animate.test_background_stays", "Animate.test_silence_keeps_the_mouth_closed")

@@ -293,4 +293,4 @@ def packets(clip):
 
 
 if __name__ == "__main__":
-    common.main()
+    common.main("Networks.test_curate")

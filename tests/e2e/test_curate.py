@@ -526,4 +526,4 @@ class Curate(common.Case):
 
 
 if __name__ == "__main__":
-    common.main()
+    common.main("Curate.test_conditions_and_filter", "Curate.test_further_forms")
