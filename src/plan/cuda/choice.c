@@ -10,7 +10,7 @@
 // whole plan runs repeatedly, every shape with its next kernel in each run, and the medians decide: caches are as in
 // normal use, and other load on the GPU affects all kernels. Steps of one shape choose together.
 
-enum { SAMPLES = 31, PRODUCT_SCRATCH = 32 << 20 };
+enum { SAMPLES = 31, PRODUCT_SCRATCH = 32 << 20, A_STEP = 20 << 20 }; // A_STEP: bytes that are filled while a step is queued
 #define SHORT_RUN_MS 3.0f // steps of a few us, whose times scatter by 1: more samples
 static const int samples_of[] = {0, 3, 7, 15}, seconds_of[] = {5, 15, 60, 600};
 
@@ -31,6 +31,7 @@ struct choice {
     const struct tachy_log *log;
     struct cuda_workspace *w;
     void *ends;
+    size_t ends_bytes;
     const char *known; // text of an earlier choice: a line "KEY KERNEL VARIANT" for each shape. NULL: none, or not this plan's
     struct shape *shapes;
     int nb_shapes;
@@ -94,6 +95,7 @@ static int open_workspace(struct choice *c)
     size_t size = 256;
     for (int i = 0; i < p->nb_in + p->nb_out; i++)
         size += TACHY_ALIGN(p->end_bytes[i], 256);
+    c->ends_bytes = size = TACHY_MAX(size, (size_t)A_STEP); // hold_back() fills it
     int err = cuda_workspace_new(p, &c->w, c->log);
     if (!err)
         err = tachy_gpu_alloc(p->gpu, size, &c->ends, c->log);
@@ -270,14 +272,16 @@ static void settle(struct choice *c)
             c->p->steps[i].way = way_of(c, i, 0, PAIR_CHOSEN);
 }
 
-// Keeps the GPU busy until the host has queued a run: a step's time would have the host's in it.
+// Keeps the GPU busy until the host has queued a run: a step's time would have the host's in it. Small fills would not: they take the
+// host longer than the GPU.
 static int hold_back(struct choice *c)
 {
-    const size_t a_step = 20 << 20; // bytes that are filled while a step is queued
-    size_t size = TACHY_MAX(TACHY_ALIGN(c->p->arena, 256), 256), left = a_step * (size_t)c->p->nb_steps;
+    const size_t arena = TACHY_ALIGN(c->p->arena, 256), size = TACHY_MAX(arena, c->ends_bytes);
+    const cuda_address at = tachy_cu_address(arena == size ? c->w->memory : c->ends);
+    size_t left = (size_t)A_STEP * (size_t)c->p->nb_steps;
     int status = CUDA_OK;
     for (; left && !status; left -= TACHY_MIN(left, size))
-        status = c->p->gpu->device.cu->fill_async(tachy_cu_address(c->w->memory), 0x2b, TACHY_MIN(left, size), c->w->stream);
+        status = c->p->gpu->device.cu->fill_async(at, 0x2b, TACHY_MIN(left, size), c->w->stream);
     return status;
 }
 
