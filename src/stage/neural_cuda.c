@@ -344,7 +344,7 @@ static int make(struct device_group *group, struct tachy_item *item)
         err = tachy_engine_run(warp->engine, warp->in, warp->out);
     if (err < 0 || warp == make)
         return err;
-    make->in[0].data = warp->out[0].data;
+    make->in[0] = warp->out[0];
     return tachy_engine_run(make->engine, make->in, make->out);
 }
 

@@ -222,6 +222,8 @@ static int network_run(tachy_engine *e, const struct tachy_tensor in[], struct t
     float byte = d->role > 1 ? 0 : ((const float *)in[0].data)[on_gpu ? 0 : SIDE * SIDE / 2 + SIDE / 2];
     if (e->stream && launch(e->stream, 0))
         return tachy_fail(NULL, TACHY_ERR_EXTERNAL, "the run cannot be queued");
+    for (int i = 0; i < e->n_in + e->n_out; i++)
+        CHECK((i < e->n_in ? &in[i] : &out[i - e->n_in])->mem == (e->stream ? TACHY_DEVICE : TACHY_HOST));
     if (d->role >= 0) {
         const float *seen = in[0].data, middle = d->role > 1 ? 0 : e->stream ? seen[0] / 255 : seen[SIDE * SIDE / 2 + SIDE / 2];
         run_role(d->role, middle > 0.65f ? 2 : middle > 0.3f, in, out);
