@@ -281,14 +281,18 @@ static void arg(struct check *c)
 
 static void layer_norm(struct check *c)
 {
-    struct tachy_nn_layer_norm a = {.rows = check_range(c, 1, 40), .n = check_range(c, 1, 300), .epsilon = 1e-5f, .dtype = nn_floats(c)};
-    a.in_row = a.n + check_range(c, 0, 3), a.out_row = a.n;
+    const bool wide = check_range(c, 0, 2) == 0; // rows that a block has
+    struct tachy_nn_layer_norm a = {.rows = check_range(c, 1, wide ? 5 : 40), .n = wide ? 8 * check_range(c, 500, 2000) : check_range(c, 1, 300),
+                                    .epsilon = 1e-5f, .dtype = nn_floats(c)};
+    a.in_row = a.n + (wide ? 8 : 1) * check_range(c, 0, 3), a.out_row = a.n;
     struct nn_buffer in = nn_random(c, (size_t)(a.in_row * a.rows), a.dtype, -1, 3), out = nn_poison(c, (size_t)(a.n * a.rows), a.dtype);
     struct nn_buffer scale = nn_random(c, (size_t)a.n, TACHY_F32, -1, 1), shift = nn_random(c, (size_t)a.n, TACHY_F32, -1, 1);
-    a.in = in.at, a.out = out.at, a.scale = scale.at, a.shift = check_range(c, 0, 1) ? shift.at : 0;
+    a.in = in.at, a.out = out.at, a.scale = check_range(c, 0, 2) ? scale.at : 0, a.shift = check_range(c, 0, 1) ? shift.at : 0;
     check_gpu_launched(c, KERNELS->layer_norm(&a, c->gpu->stream), "layer_norm");
     nn_get(c, &out);
     float *want = malloc(out.n * sizeof(float));
+    for (int i = 0; i < a.n && !a.scale; i++)
+        scale.value[i] = 1;
     struct tachy_view from = {in.value, a.in_row, a.in_row, a.in_row * a.rows, 1, (int)a.rows, 1, a.n};
     struct tachy_view to = {want, a.n, a.n, a.n * a.rows, 1, (int)a.rows, 1, a.n}, got = to;
     tachy_ref_layer_norm(&from, &to, scale.value, a.shift ? shift.value : NULL, a.epsilon, 0, (int)a.rows);

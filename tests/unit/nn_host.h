@@ -424,7 +424,7 @@ static int host_layer_norm(const struct tachy_nn_layer_norm *a, cuda_stream stre
         for (int i = 0; i < a->n; i++) {
             double x = (host_load(a->in, a->dtype, r * a->in_row + i) - mean) / sqrt(var + (double)a->epsilon);
             double shift = a->shift ? host_load(a->shift, TACHY_F32, i) : 0;
-            host_store(a->out, a->dtype, r * a->out_row + i, x * host_load(a->scale, TACHY_F32, i) + shift);
+            host_store(a->out, a->dtype, r * a->out_row + i, x * (a->scale ? host_load(a->scale, TACHY_F32, i) : 1) + shift);
         }
     }
     return 0;

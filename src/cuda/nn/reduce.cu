@@ -195,15 +195,18 @@ template <typename T, typename U> static int launch_vectors(const tachy_nn_reduc
 
 template <typename T, typename U> static int launch(const tachy_nn_reduce *a, cuda_stream stream)
 {
-    int64_t all = a->outer * a->inner, blocks = (all * (goes_along(a) ? 32 : 1) + THREADS - 1) / THREADS;
+    enum { SHORT = 16, MANY = 8192 }; // rows that do not fill a warp, of which there are enough for the GPU: a thread has one
+    int64_t all = a->outer * a->inner;
+    const bool warps = goes_along(a) && (a->n > SHORT || all < MANY);
+    const int64_t blocks = (all * (warps ? 32 : 1) + THREADS - 1) / THREADS;
     int nb_parts = a->workspace ? parts_of(a) : 1;
     if (a->n < 1 || blocks < 1 || blocks > INT32_MAX || nb_parts > 65535)
         return cudaErrorInvalidValue;
-    if (goes_along(a)) {
+    if (warps) {
         along<T, U><<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a);
         return cudaGetLastError();
     }
-    if (in_vectors<T>(a))
+    if (in_vectors<T>(a) && !goes_along(a))
         return launch_vectors<T, U>(a, stream);
     across<T, U><<<dim3((unsigned)blocks, (unsigned)nb_parts), THREADS, 0, on(stream)>>>(*a, nb_parts);
     if (nb_parts > 1)

@@ -52,7 +52,7 @@ struct tachy_nn_softmax {
 TACHY_NN_LAUNCHER(softmax, tachy_nn_softmax)
 
 // (x - mean) / sqrt(variance + epsilon) * scale + shift over the last n elements of a row. Twin:
-// tachy_ref_layer_norm(). scale and shift: float32 [n]; shift 0: none.
+// tachy_ref_layer_norm(). scale and shift: float32 [n]; 0: none.
 struct tachy_nn_layer_norm {
     cuda_address in, out, scale, shift;
     int64_t in_row, out_row, rows;

@@ -102,7 +102,61 @@ template <typename T> __global__ void __launch_bounds__(THREADS) layer_norm(tach
     float by = rsqrtf(sum_of<true>(variance) / (float)a.n + a.epsilon);
     for (int k = w.from; k < a.n; k += w.by)
         put(at<T>(a.out) + w.i * a.out_row + k,
-            (value(p[k]) - mean) * by * at<const float>(a.scale)[k] + (a.shift ? at<const float>(a.shift)[k] : 0.0f));
+            (value(p[k]) - mean) * by * (a.scale ? at<const float>(a.scale)[k] : 1.0f) + (a.shift ? at<const float>(a.shift)[k] : 0.0f));
+}
+
+// Long rows that are few (instance normalisation): a block has one, in 16 bytes.
+enum { WIDE = 1024 };
+__device__ static inline float block_sum(float v, float *some)
+{
+    v = sum_of<true>(v);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        some[threadIdx.x / 32] = v;
+    __syncthreads();
+    return sum_of<true>(some[threadIdx.x % 32]);
+}
+
+template <typename T> __global__ void __launch_bounds__(WIDE) layer_norm_wide(tachy_nn_layer_norm a)
+{
+    const int N = VECTOR<T>;
+    __shared__ float some[WIDE / 32];
+    const T *p = at<const T>(a.in) + blockIdx.x * a.in_row;
+    T *q = at<T>(a.out) + blockIdx.x * a.out_row;
+    float mean = 0, variance = 0, v[N];
+#pragma unroll 4
+    for (int k = threadIdx.x * N; k < a.n; k += WIDE * N) {
+        load<T, N>(v, p + k);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            mean += v[i];
+    }
+    mean = block_sum(mean, some) / (float)a.n;
+#pragma unroll 4
+    for (int k = threadIdx.x * N; k < a.n; k += WIDE * N) {
+        load<T, N>(v, p + k);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            variance += (v[i] - mean) * (v[i] - mean);
+    }
+    const float by = rsqrtf(block_sum(variance, some) / (float)a.n + a.epsilon);
+#pragma unroll 2
+    for (int k = threadIdx.x * N; k < a.n; k += WIDE * N) {
+        pack<T, N> to;
+        load<T, N>(v, p + k);
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const float scale = a.scale ? at<const float>(a.scale)[k + i] : 1.0f, shift = a.shift ? at<const float>(a.shift)[k + i] : 0.0f;
+            put(&to.v[i], (v[i] - mean) * by * scale + shift);
+        }
+        *reinterpret_cast<pack<T, N> *>(q + k) = to;
+    }
+}
+
+template <typename T> static bool goes_wide(const tachy_nn_layer_norm *a)
+{
+    const int N = VECTOR<T>;
+    return a->n >= 4 * WIDE && a->rows <= INT32_MAX && (a->n | a->in_row | a->out_row) % N == 0 && (a->in | a->out) % 16 == 0;
 }
 
 // One warp per row if its elements are adjacent and many, or if there are few rows.
@@ -150,6 +204,10 @@ int tachy_nn_run_layer_norm(const struct tachy_nn_layer_norm *a, cuda_stream str
     if (a->n < 1 || blocks < 1 || blocks > INT32_MAX)
         return cudaErrorInvalidValue;
     return of_floats(a->dtype, [&](auto t) {
+        if (goes_wide<decltype(t)>(a)) {
+            layer_norm_wide<decltype(t)><<<(unsigned)a->rows, WIDE, 0, on(stream)>>>(*a);
+            return (int)cudaGetLastError();
+        }
         layer_norm<decltype(t)><<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a);
         return (int)cudaGetLastError();
     });

@@ -189,7 +189,10 @@ int cuda_steps_layer_norm(struct cuda_build *b, const struct tachy_node *n)
     *l = (struct tachy_nn_layer_norm){.in = in, .out = out, .in_row = row, .out_row = row,
                                       .rows = tachy_value_elements(x) / row, .n = (int)row,
                                       .epsilon = n->attr.norm.epsilon, .dtype = n->out->dtype};
-    l->scale = cuda_floats(b, TACHY_F32, n->in[1]->data, row);
+    bool ones = true; // of what was no layer normalisation (groups.c)
+    for (int64_t i = 0; i < row && ones; i++)
+        ones = ((const float *)n->in[1]->data)[i] == 1;
+    l->scale = ones ? 0 : cuda_floats(b, TACHY_F32, n->in[1]->data, row);
     l->shift = shift ? cuda_floats(b, TACHY_F32, shift->data, row) : 0;
-    return l->scale && (!shift || l->shift) ? TACHY_OK : TACHY_ERR_NOMEM;
+    return (ones || l->scale) && (!shift || l->shift) ? TACHY_OK : TACHY_ERR_NOMEM;
 }
