@@ -259,16 +259,45 @@ int cuda_steps_end(struct cuda_build *b, const struct tachy_node *n)
     return elements(b, n, (struct tachy_value *[]){n->out, cuda_input(n, 2)}, cuda_input(n, 2) ? 2 : 1);
 }
 
+static bool moves_bytes(enum tachy_dtype t) { return tachy_is_float(t) || t == TACHY_U8; }
+
+// What lies side by side in one operand is apart in the other: matrices that are turned over, through shared memory. 0: it is not that.
+static int launch_turned(struct cuda_build *b, const struct cuda_walk *w, const struct task *task)
+{
+    enum { LEAST = 16, MOST = 65535 };
+    const int row = w->rank - 1;
+    int column = -1, batch = -1;
+    for (int d = 0; d < row; d++)
+        *(w->step[1][d] == 1 && column < 0 ? &column : &batch) = d;
+    bool fits = w->rank >= 2 && w->rank <= 3 && column >= 0 && w->step[0][row] == 1 && w->step[1][row] > 1 && w->dim[row] >= LEAST &&
+                w->dim[column] >= LEAST && w->dim[row] < INT32_MAX && w->dim[column] < INT32_MAX && (batch < 0 || w->dim[batch] <= MOST);
+    bool types = moves_bytes(task->t[0]) && moves_bytes(task->t[1]) &&
+                 (task->t[0] == task->t[1] || !tachy_is_half(task->t[0]) || !tachy_is_half(task->t[1]));
+    if (!fits || !types)
+        return 0;
+    struct cuda_step *s = cuda_step(b, CUDA_TRANSPOSE);
+    if (s)
+        s->a.transpose = (struct tachy_nn_transpose){
+            .in = task->at[1], .out = task->at[0], .in_row = w->step[1][row], .out_row = w->step[0][column], .rows = (int)w->dim[row],
+            .columns = (int)w->dim[column], .batch = batch < 0 ? 1 : (int)w->dim[batch], .in_batch = batch < 0 ? 0 : w->step[1][batch],
+            .out_batch = batch < 0 ? 0 : w->step[0][batch], .in_dtype = task->t[1], .out_dtype = task->t[0]};
+    return s ? 1 : TACHY_ERR_NOMEM;
+}
+
+static int launch_copy(struct cuda_build *b, const struct cuda_walk *w, const struct task *task)
+{
+    int turned = launch_turned(b, w, task);
+    return turned ? TACHY_MIN(turned, TACHY_OK) : launch_pointwise(b, w, task);
+}
+
 int cuda_walk_copy(struct cuda_build *b, const struct cuda_walk *w, cuda_address to, enum tachy_dtype to_type,
                    cuda_address from, enum tachy_dtype from_type)
 {
     const struct task task = {.at = {to, from}, .t = {to_type, from_type}};
-    return launch_all(b, w, &task, launch_pointwise);
+    return launch_all(b, w, &task, launch_copy);
 }
 
 static size_t bytes(int64_t elements, const struct tachy_value *v) { return (size_t)elements * tachy_dtype_size(v->dtype); }
-
-static bool moves_bytes(enum tachy_dtype t) { return tachy_is_float(t) || t == TACHY_U8; }
 
 // Pixels at even steps, without gaps except channels that are more than the picture's.
 static bool is_even(const struct tachy_view *v)
