@@ -3,7 +3,8 @@
 #include "base/base.h"
 
 #define PASSES \
-    {"levels", tachy_plan_levels}, {"common", tachy_plan_common}, {"focus", tachy_plan_focus}, \
+    {"levels", tachy_plan_levels}, {"turned", tachy_plan_turned}, {"common", tachy_plan_common}, \
+    {"focus", tachy_plan_focus}, \
     {"heads", tachy_plan_heads}, {"pools", tachy_plan_pools}, {"shuffle", tachy_plan_shuffle}, \
     {"moves", tachy_plan_moves}, {"activations", tachy_plan_activations}, {"gelu", tachy_plan_gelu}, \
     {"prelu", tachy_plan_prelu}, {"affine", tachy_plan_affine}, {"pad", tachy_plan_pad}, \

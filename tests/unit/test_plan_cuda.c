@@ -865,5 +865,60 @@ TEST(products_of_moved_parts)
     }
 }
 
+// 3x3x3 with padding, as the front end reads it (provider/read_volumes.c).
+static struct tachy_value *volume_conv(struct tachy_value *x, int cout)
+{
+    const int64_t c = x->shape[1], d = x->shape[2], h = x->shape[3], w = x->shape[4];
+    struct tachy_plan_attr pad = {.pad = {.before = {0, 1}, .after = {0, 1}}}, side = {.axis = 5};
+    struct tachy_value *v = turn(x, 5, (int[]){0, 2, 3, 4, 1}), *plane[3];
+    v = reshape(make(TACHY_OP_PAD, pad, VALUE(1, d + 2, h, w, c), v, NULL, NULL), 6, SHAPE(1, d + 2, h, w, 1, c));
+    for (int i = 0; i < 3; i++) {
+        struct tachy_plan_attr slice = {.slice = {{0, i}, {1, 1, 1, 1, 1, 1}}};
+        plane[i] = make(TACHY_OP_SLICE, slice, VALUE(1, d, h, w, 1, c), v, NULL, NULL);
+    }
+    v = make(TACHY_OP_CONCAT, side, VALUE(1, d, h, w, 1, 3 * c), plane[0], plane[1], plane[2]);
+    v = conv(turn(reshape(v, 4, SHAPE(d, h, w, 3 * c)), 4, (int[]){0, 3, 1, 2}), cout, 3, true);
+    return turn(reshape(turn(v, 4, (int[]){0, 2, 3, 1}), 5, SHAPE(1, d, h, w, cout)), 5, (int[]){0, 4, 1, 2, 3});
+}
+
+// As in a network that warps: volumes side by side, shares of channels, and a map of all planes.
+static struct tachy_value *warped(void)
+{
+    struct tachy_plan_attr side = {.axis = 1};
+    struct tachy_value *x = input(5, SHAPE(1, 36, 4, 6, 8)), *y = unary(TACHY_PLAN_RELU, volume_conv(x, 40)), *map;
+    y = make(TACHY_OP_CONCAT, side, VALUE(1, 72, 4, 6, 8), volume_conv(y, 36), x, NULL);
+    map = unary(TACHY_PLAN_SIGMOID, conv(reshape(y, 4, SHAPE(1, 288, 6, 8)), 1, 3, true));
+    y = make(TACHY_OP_SOFTMAX, side, VALUE(1, 6, 4, 6, 8), volume_conv(y, 6), NULL, NULL);
+    return binary(TACHY_PLAN_MUL, reshape(y, 4, SHAPE(1, 24, 6, 8)), map);
+}
+
+static void volumes(void)
+{
+    begin();
+    tachy_graph_add_output(g, warped());
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+TEST(volumes_stay_turned)
+{
+    same_after_all(warped);
+    const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
+    float *want = expected(volumes), *single = on_gpu(volumes, TACHY_PLAN_FP32), *half = on_gpu(volumes, TACHY_PLAN_FP16);
+    CHECK(off(single, want, 24 * 6 * 8) < 5e-6);
+    CHECK(off(half, want, 24 * 6 * 8) < 5e-3);
+    free(want);
+    free(single);
+    free(half);
+    volumes();
+    struct tachy_plan *p = opened(&params);
+    int narrow = 0;
+    for (const struct tachy_node *n = g->first; n; n = n->next)
+        narrow += n->op == TACHY_OP_CONV && n->attr.conv.groups == 1 && n->out->shape[1] == 1;
+    CHECK_INT(narrow, 0);
+    CHECK_INT(steps_of(p, CUDA_TRANSPOSE), 5); // through shared memory
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+
 TEST_MAIN(TEST_CASE(attention_in_place), TEST_CASE(products_of_moved_parts), TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(known_kernels), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite), TEST_CASE(gates_of_a_decoder), TEST_CASE(odd_channels), TEST_CASE(pixels_of_a_first_convolution), TEST_CASE(pairs_of_convolutions), TEST_CASE(branches_side_by_side),
-          TEST_CASE(precision), TEST_CASE(scale_by_channel), TEST_CASE(groups), TEST_CASE(half_on_a_cpu))
+          TEST_CASE(precision), TEST_CASE(scale_by_channel), TEST_CASE(groups), TEST_CASE(volumes_stay_turned), TEST_CASE(half_on_a_cpu))

@@ -297,6 +297,7 @@ int cuda_copy_output(struct cuda_build *b, const struct tachy_value *v, int i);
 const char *cuda_refuses(const struct tachy_node *n);
 tachy_plan_pass_fn cuda_bytes; // bytes along an axis as floats (bytes.c)
 tachy_plan_pass_fn cuda_pixels; // first convolutions of pictures whose channels lie last (pixels.c)
+tachy_plan_pass_fn cuda_single; // convolutions to one channel (single.c)
 tachy_plan_pass_fn cuda_groups; // group normalisation as layer normalisation (groups.c)
 
 // run.c
