@@ -10,6 +10,8 @@ enum { TUNE_SEEN = 64, TUNE_NEEDS = 6, TUNE_FEW = 12 }; // trials, resources of 
 // Rows whose meaning the pipeline's model knows; of any other row it knows only the cost of each value.
 enum tune_part { TUNE_OTHER, TUNE_WORKERS, TUNE_THREADS, TUNE_BATCH, TUNE_DECODERS, TUNE_PARTS };
 
+enum tune_objective { TUNE_THROUGHPUT, TUNE_LATENCY, TUNE_ENERGY };
+
 // The cost of a frame in a trial.
 struct tune_cost {
     double decode_ms, work_ms, model_ms, write_ms; // busy time of the source, the workers without the model, the model, the sink
@@ -23,6 +25,7 @@ struct tune_row {
     bool changes;                      // its values may change results
     int n;                             // values, the first of which is the command's own
     char value[TUNE_VALUES][TUNE_TEXT]; // "" for that one
+    double number[TUNE_VALUES];        // that it stands for; 0: none
     struct tune_cost cost[TUNE_VALUES]; // of a frame, with one worker and one decoder
     double gain[TUNE_VALUES];          // of a value alone, then of its best combination, over the first; 0: failed or refused
     char why[TUNE_VALUES][96];         // of 0; "": it was not tried
@@ -71,6 +74,8 @@ struct tune {
     struct cli *c;
     struct tune_row row[TUNE_ROWS];
     int n_rows;
+    enum tune_objective objective;
+    double min_fps, max_latency_ms, max_memory_mib; // 0: no limit
     char folder[64];   // of the trials
     char output[160];  // what a trial writes
     FILE *log;         // standard error of the trial

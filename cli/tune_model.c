@@ -22,8 +22,7 @@ enum tune_part tune_part_of(const char *path)
 double tune_number(const struct tune *t, const struct tune_row *r, int v)
 {
     double own[TUNE_PARTS] = {[TUNE_WORKERS] = t->given.workers, [TUNE_DECODERS] = t->given.decoders, [TUNE_THREADS] = 1, [TUNE_BATCH] = 1};
-    double n = atof(r->value[v]);
-    return n > 0 ? n : own[r->part];
+    return r->number[v] > 0 ? r->number[v] : own[r->part];
 }
 
 // The numbers that shape the pipeline; where no row has them, `given`.

@@ -7,27 +7,24 @@
 // docs/tune.md: costs of each value alone, trials where the model and what was seen so far promise most, then the best against each
 // other.
 
-enum { COMBINATIONS = 200000, LEAST_TRIALS = 16, MOST_TRIALS = 48, LAST_TRIALS = 7, FIRST = 5 };
+enum { COMBINATIONS = 200000, LEAST_TRIALS = 16, MOST_TRIALS = 48, LAST_TRIALS = 7, FIRST = 3 };
 static const double SHARE = 0.097;        // of the time of trying all
 static const double WORTH_A_TRIAL = 1e-6; // expected gain; less is none
 static const double WARY = 2;             // the fit is surer than it should be
 
 double tune_score(const struct tune *t, const struct tune_trial *r)
 {
-    const char *objective = tachy_settings_str(t->c->settings, "tune.objective");
     if (!r->fps)
         return 0;
-    if (!strcmp(objective, "energy"))
+    if (t->objective == TUNE_ENERGY)
         return r->joules > 0 ? 1 / r->joules : 0;
-    return !strcmp(objective, "latency") ? 1000 / fmax(r->p99_ms, 0.001) : r->fps;
+    return t->objective == TUNE_LATENCY ? 1000 / fmax(r->p99_ms, 0.001) : r->fps;
 }
 
 // Why the limits refuse a trial; NULL: they do not.
 static const char *over_limit(const struct tune *t, const struct tune_trial *r, char *buf, size_t size)
 {
-    const tachy_settings *s = t->c->settings;
-    double fps = tachy_settings_float(s, "tune.min_fps"), ms = tachy_settings_float(s, "tune.max_latency_ms"),
-           mib = tachy_settings_float(s, "tune.max_memory");
+    double fps = t->min_fps, ms = t->max_latency_ms, mib = t->max_memory_mib;
     if (fps > 0 && r->fps < fps)
         snprintf(buf, size, "%.1f fps miss %.1f", r->fps, fps);
     else if (ms > 0 && r->p99_ms > ms)
@@ -155,7 +152,7 @@ static void say_gain(const struct tune *t, struct tune_row *r, int v)
         message_note(&t->c->log, "%s %s: %s", r->option->path, r->value[v], r->why[v]);
 }
 
-static double size_of(const struct tune_row *r, int v) { return fmax(1, atof(r->value[v])); }
+static double size_of(const struct tune_row *r, int v) { return fmax(1, r->number[v]); }
 
 // Threads and batches follow a law: what is done once, and what is shared by their number. Every other value is measured.
 static bool follows(const struct tune_row *r, int v)
@@ -220,10 +217,27 @@ static int measure_costs(struct tune *t)
     return err;
 }
 
+static void read_settings(struct tune *t)
+{
+    static const char *const objectives[] = {[TUNE_THROUGHPUT] = "throughput", [TUNE_LATENCY] = "latency", [TUNE_ENERGY] = "energy"};
+    const tachy_settings *s = t->c->settings;
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(tachy_settings_str(s, "tune.objective"), objectives[i]))
+            t->objective = (enum tune_objective)i;
+    t->min_fps = tachy_settings_float(s, "tune.min_fps");
+    t->max_latency_ms = tachy_settings_float(s, "tune.max_latency_ms");
+    t->max_memory_mib = tachy_settings_float(s, "tune.max_memory");
+    if (!(t->seconds > 0)) // a table's trials have theirs
+        t->seconds = tachy_settings_float(s, "tune.trial_seconds");
+    for (int i = 0; i < t->n_rows; i++)
+        for (int v = 0; v < t->row[i].n; v++)
+            t->row[i].number[v] = atof(t->row[i].value[v]);
+}
+
 int tune_run_given(struct tune *t)
 {
     static const int none[TUNE_ROWS] = {0};
-    t->seconds = tachy_settings_float(t->c->settings, "tune.trial_seconds");
+    read_settings(t);
     int err = trial(t, none, t->seconds, &t->given);
     if (err < 0 || tune_stopped(t))
         return err;
@@ -256,9 +270,8 @@ static void keep(struct tune *t, const struct tune_setting *s)
 double tune_expected(const struct tune *t, const struct tune_fit *f, const int *at, double *sd)
 {
     struct tune_trial p;
-    double mib = tachy_settings_float(t->c->settings, "tune.max_memory");
     tune_predict(t, at, &p);
-    double score = mib > 0 && p.memory_mib > 1.2 * mib ? 0 : tune_score(t, &p);
+    double score = t->max_memory_mib > 0 && p.memory_mib > 1.2 * t->max_memory_mib ? 0 : tune_score(t, &p);
     *sd = 0;
     return score > 0 ? log(score) + tune_off(f, at, &p, sd) : -INFINITY;
 }

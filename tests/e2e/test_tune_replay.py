@@ -141,7 +141,7 @@ class Replay(Case):
         for name, (rows, cost) in WORKLOADS.items():
             path = self.tmp / f"{name}.json"
             path.write_text(json.dumps(table(rows, cost, luck)))
-            p = subprocess.run([REPLAY, path, "--seeds", "25"], capture_output=True, text=True, check=True)
+            p = subprocess.run([REPLAY, path, "--seeds", "50"], capture_output=True, text=True, check=True)
             rows = re.findall(r"of the (best|time) +[0-9.]+ % \(worst +([0-9.]+) %\)", p.stdout)
             with self.subTest(workload=name):
                 self.assertEqual([k for k, _ in rows], ["best", "time"], p.stdout)
