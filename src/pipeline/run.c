@@ -187,12 +187,14 @@ static void tune(struct run *r)
     if (!r->tunes || !tachy_tuner_tick(&r->tuner, tuner_now(r), worked(r)))
         return;
     pipeline_set_workers(r->pipeline, r->tuner.n[TACHY_TUNER_WORKERS]);
-    run_readers_set(&r->readers, r->tuner.n[TACHY_TUNER_DECODERS]);
+    if (r->readers.tunes)
+        run_readers_set(&r->readers, r->tuner.n[TACHY_TUNER_DECODERS]);
 }
 
 static void open_tuner(struct run *r)
 {
-    const int n[] = {atomic_load(&r->pipeline->active), atomic_load(&r->readers.active)}, most[] = {r->pipeline->nb_workers, r->readers.nb};
+    const int n[] = {atomic_load(&r->pipeline->active), r->readers.tunes ? atomic_load(&r->readers.active) : 1};
+    const int most[] = {r->pipeline->nb_workers, r->readers.tunes ? r->readers.nb : 1};
     tachy_tuner_open(&r->tuner, n, most, r->p->log, tuner_now(r));
 }
 
@@ -444,7 +446,7 @@ static int open_stream(struct run *r)
     const struct pipeline_policy *policy = err == TACHY_OK ? live_stream_policy(r->live) : NULL;
     int enough = pipeline_enough_workers(p->task), workers = TACHY_DEF(p->workers, enough);
     r->pipeline = p->pipeline;
-    r->tunes = r->readers.tunes = p->auto_tune && !p->pipeline;
+    r->tunes = p->auto_tune && !p->pipeline;
     if (err < 0)
         return err;
     if (p->pipeline)
@@ -532,6 +534,7 @@ static int run(const struct tachy_run_params *p, struct tachy_summary *summary)
         err = open_stream(&r);
     if (err == TACHY_OK) {
         r.encode = tachy_rows_add(r.pipeline->steps, "encode", 0, NULL);
+        r.readers.tunes = r.tunes && !r.stream->sched.on_gpu; // sessions of a GPU's decoders take long to open
         err = tachy_profile_open_prof(p->profile, r.pipeline->steps, TACHY_LANE_SINK, &r.sink_prof);
     }
     r.readers.live = r.live;
