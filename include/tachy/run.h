@@ -120,6 +120,7 @@ struct tachy_summary {
                              // Frames decoded, worked on and written count by what a frame costs there; on a GPU only those worked
                              // on count
     struct tachy_energy energy; // from the first read to the end of the flush; zeroed if no counter can be read, or with `pipeline`
+    int64_t ahead;           // tachy_run_params.ahead
     int64_t batch_runs, batch_pictures; // with batches: runs of the model so far and the pictures in them, of all inputs that
                              // share them; 0: there are none
 };

@@ -89,6 +89,14 @@ static bool is_wanted(void *user, struct card_doc **doc)
     return false;
 }
 
+// Networks with a name that tachy runs and cannot get.
+static const struct elsewhere {
+    const char *name, *why;
+} elsewhere[] = {
+    {"liveportrait", "its authors publish no ONNX files; a card of yours names those that you have: tachy animate --backend neural "
+                     "--neural-card FILE (docs/animate.md)"},
+};
+
 int zoo_find(struct card_doc **out, const char *name, const char *dir, const struct tachy_log *log)
 {
     struct wanted w = {.name = name};
@@ -96,6 +104,9 @@ int zoo_find(struct card_doc **out, const char *name, const char *dir, const str
     *out = w.found;
     if (w.found)
         return TACHY_OK;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(elsewhere); i++)
+        if (!strcmp(name, elsewhere[i].name))
+            return tachy_fail(log, TACHY_ERR_NOT_FOUND, "model %s cannot be pulled: %s", name, elsewhere[i].why);
     return tachy_fail(log, TACHY_ERR_NOT_FOUND,
                       "model %s is not known%s%s%s", name,
                       w.nearest[0] ? "; did you mean " : "; `tachy model list` shows all, a file needs its path", w.nearest,

@@ -87,6 +87,7 @@ static void read_figures(const struct run *r, double paused_s, struct tachy_summ
     live_stream_read(r->live, &s->live);
     s->target_fps = r->p->live.mode == TACHY_RUN_LIVE ? r->p->live.target_fps : 0;
     s->skip_distance = r->p->live.frame_skip ? r->p->live.frame_skip_threshold : -1;
+    s->ahead = r->p->ahead;
     s->returns = atomic_load(&r->returns);
     s->returned_bytes = atomic_load(&r->returned_bytes);
     read_gpus(r, s);

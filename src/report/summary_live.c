@@ -44,6 +44,7 @@ void tachy_summary_live_json(json_t *o, const struct tachy_summary *of)
                         s->max_latency_ms > 0 ? json_real(s->max_latency_ms) : json_null());
     json_object_set_new(o, "target_fps", of->target_fps > 0 ? json_real(of->target_fps) : json_null());
     json_object_set_new(o, "frame_skip_distance", of->skip_distance >= 0 ? json_real(of->skip_distance) : json_null());
+    json_object_set_new(o, "prefetch_frames", of->ahead ? json_integer(of->ahead) : json_null());
     json_object_set_new(o, "memory_returned", json_pack("{s:I, s:I}", "times", (json_int_t)of->returns, "bytes",
                                                         (json_int_t)of->returned_bytes));
     json_object_set_new(o, "shed_frames", json_integer(tachy_live_shed(s)));
@@ -114,6 +115,8 @@ char *tachy_summary_live_text(const struct tachy_summary *of)
         fprintf(f, "; frames count as similar up to a distance of %g", of->skip_distance);
     if (s->similar || s->alternate || of->skip_distance >= 0)
         fputc('\n', f);
+    if (of->ahead)
+        fprintf(f, "Read ahead: at most %lld frames\n", (long long)of->ahead);
     if (of->returns)
         fprintf(f, "Memory given back: %lld times, %.1f MiB in all\n", (long long)of->returns, (double)of->returned_bytes / (1 << 20));
     if (fclose(f)) {

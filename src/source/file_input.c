@@ -82,6 +82,8 @@ static int open_failed(const struct file_input *in, const char *url, int e, cons
     int err = tachy_err_from_av(e);
     if (err == TACHY_ERR_INTERRUPTED)
         return err; // who asked for it knows
+    if (in->camera && tachy_path_says(url, "screen"))
+        return tachy_fail(log, TACHY_ERR_UNAVAILABLE, "%s: no X display can be opened; is DISPLAY set, or name one: screen::0", url);
     if (err == TACHY_ERR_EOF || err == TACHY_ERR_FORMAT || e == AVERROR(EINVAL))
         return tachy_fail(log, TACHY_ERR_FORMAT,
                           "%s: is not a video or picture that can be read, or its beginning or "

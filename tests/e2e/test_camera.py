@@ -52,6 +52,13 @@ class Camera(common.Case):
         self.assertEqual(p.returncode, 1)
         self.assertIn("no such camera", p.stderr)
 
+    def test_no_screen(self):
+        if not has_devices():
+            self.skipTest("this FFmpeg has no screens")
+        p = self.tachy("segment", "-i", "screen", "-f", "null", DISPLAY="")
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("screen: no X display can be opened; is DISPLAY set", p.err)
+
     def detect(self, *args, **env):
         """What a run of ten frames says and writes."""
         if not has_devices():

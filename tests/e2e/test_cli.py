@@ -218,6 +218,7 @@ class Models(Case):
         self.assertIn("Apache-2.0", run("model", "info", "selfie").stdout)
         self.assertEqual(json.loads(run("model", "info", "selfie", "--json").stdout)["name"], "selfie")
         self.assertIn("selfie", fails(1, "model", "info", "selfei"))
+        self.assertIn("--neural-card FILE", fails(1, "model", "pull", "liveportrait"))
         run("model", "pull", "selfie")
         self.assertIn("digest is right", run("model", "verify", "selfie").stdout)
 

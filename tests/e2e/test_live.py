@@ -354,16 +354,18 @@ class Live(Case):
     def test_settings_show_in_the_report(self):
         config = self.tmp / "c.yaml"
         config.write_text("performance: {live: yes, max_latency_ms: 15, target_fps: 65, frame_skip_enabled: yes, frame_skip_threshold: 0.92,\n"
-                          "              use_async_capture: yes, use_async_output: yes, clear_cache_interval: 10}\n")
+                          "              use_async_capture: yes, use_async_output: yes, clear_cache_interval: 10, prefetch_frames: 7}\n")
         s, text = self.summary("-c", config, self.still("still.mkv"), "-re", "-v", "verbose")
         self.assertEqual((s["run_mode"], s["max_latency_ms"], s["target_fps"], s["frame_skip_distance"]), ("live", 15, 65, 0.02))
         self.assertEqual(s["memory_returned"]["times"], s["frames"] // 10)
+        self.assertEqual(s["prefetch_frames"], 7)
         self.counted(s)
         for words in ("use_async_capture", "use_async_output"):
             self.assertIn(words, text)
         p = run(*RUN, "-c", config, "null:320x240@500,frames=100", "-f", "null")
         self.assertIn("Mode: live, at most 15 ms, at most 65 frames/s; latency p50", p.stdout + p.stderr)
         self.assertIn("count as similar up to a distance of 0.02", p.stdout + p.stderr)
+        self.assertIn("Read ahead: at most 7 frames", p.stdout + p.stderr)
 
     def test_says_what_has_no_effect(self):
         _, text = self.summary("--max-latency", 60, "null:64x64,frames=3")
