@@ -270,6 +270,10 @@ class Neural(common.Case):
         p = run("animate", "--backend", "neural", "--image", self.tmp / "portrait.mkv", driver, "-o", out, check=False)
         self.assertEqual(p.returncode, 2)
         self.assertIn("--neural-card", p.stderr)
+        p = run("animate", "--backend", "neural", "--neural-card", good, "--device", "cuda", "--neural-device", "cpu", "--image",
+                self.tmp / "portrait.mkv", driver, "-o", out, check=False)
+        self.assertNotEqual(p.returncode, 0)
+        self.assertIn("networks run where the frames are", p.stderr)
         self.assertTrue(said)
 
 
