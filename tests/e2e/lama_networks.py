@@ -17,9 +17,23 @@ from onnx import TensorProto, helper, numpy_helper
 WIDTH = 8  # channels
 
 
-class Graph:
+class Weights:
+    """The same numbers for both forms of the graph: they ask for them in the same order."""
+
     def __init__(self, seed):
-        self.rng, self.nodes, self.consts = np.random.default_rng(seed), [], {}
+        self.rng = np.random.default_rng(seed)
+
+    def weights(self, n_in, n_out, k):
+        w = self.rng.normal(size=(n_out, n_in, k, k)) / np.sqrt(n_in * k * k)
+        return w.astype(np.float32), (self.rng.normal(size=n_out) / 8).astype(np.float32)
+
+
+class Onnx(Weights):
+    """Operations of a graph; a value is its name."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.nodes, self.consts = [], {}
 
     def node(self, op, *inputs, **attributes):
         out = f"v{len(self.nodes)}"
@@ -31,12 +45,20 @@ class Graph:
         self.consts[name] = np.asarray(value, dtype)
         return name
 
+    def add(self, a, b): return self.node("Add", a, b)
+    def sub(self, a, b): return self.node("Sub", a, b)
+    def mul(self, a, b): return self.node("Mul", a, b)
+    def relu(self, a): return self.node("Relu", a)
+    def sigmoid(self, a): return self.node("Sigmoid", a)
+    def clip(self, a, lo, hi): return self.node("Clip", a, self.const(lo), self.const(hi))
+    def join(self, *parts): return self.node("Concat", *parts, axis=1)
+    def part(self, a, begin, end): return self.node("Slice", a, *(self.const([v], np.int64) for v in (begin, end, 1)))
+
     def conv(self, x, n_in, n_out, k):
         """With the picture mirrored at its edges, as LaMa's."""
         if k > 1:
             x = self.node("Pad", x, self.const([0, 0, k // 2, k // 2] * 2, np.int64), mode="reflect")
-        w = self.rng.normal(size=(n_out, n_in, k, k)) / np.sqrt(n_in * k * k)
-        return self.node("Conv", x, self.const(w), self.const(self.rng.normal(size=n_out) / 8), kernel_shape=[k, k])
+        return self.node("Conv", x, *map(self.const, self.weights(n_in, n_out, k)), kernel_shape=[k, k])
 
     def fourier(self, x, n):
         """A convolution of the spectrum over the whole picture."""
@@ -47,35 +69,64 @@ class Graph:
                                                  to=TensorProto.FLOAT), keepdims=0)
         x = self.node("Div", x, self.node("Sqrt", area))
         real, imaginary = (self.node("Gather", x, self.const(k, np.int64), axis=4) for k in range(2))
-        y = self.node("Relu", self.conv(self.node("Concat", real, imaginary, axis=1), 2 * n, 2 * n, 1))
-        parts = [self.node("Unsqueeze", self.node("Slice", y, *(self.const([v], np.int64) for v in (a, a + n, 1))),
-                           self.const([4], np.int64)) for a in (0, n)]
+        y = self.relu(self.conv(self.join(real, imaginary), 2 * n, 2 * n, 1))
+        parts = [self.node("Unsqueeze", self.part(y, a, a + n), self.const([4], np.int64)) for a in (0, n)]
         x = self.node("Concat", *parts, axis=4)
         for axis in (2, 3):
             x = self.node("DFT", x, axis=axis, inverse=1)
-        return self.node("Mul", self.node("Gather", x, self.const(0, np.int64), axis=4), self.node("Sqrt", area))
+        return self.mul(self.node("Gather", x, self.const(0, np.int64), axis=4), self.node("Sqrt", area))
 
-    def block(self, x, n):
-        """Half of the channels are near (local), half far (global); each hears of the other."""
-        near, far = (self.node("Slice", x, *(self.const([v], np.int64) for v in (a, a + n // 2, 1))) for a in (0, n // 2))
-        half = n // 2
-        to_near = self.node("Add", self.conv(near, half, half, 3), self.conv(far, half, half, 3))
-        to_far = self.node("Add", self.conv(near, half, half, 3), self.node("Mul", self.fourier(far, half), self.const(0.2)))
-        return self.node("Add", x, self.node("Relu", self.node("Concat", to_near, to_far, axis=1)))
+
+class Torch(Weights):
+    """The same operations by PyTorch."""
+
+    def __init__(self, seed):
+        import torch
+        super().__init__(seed)
+        self.t = torch
+
+    def const(self, value): return self.t.as_tensor(np.float32(value))
+    def add(self, a, b): return a + b
+    def sub(self, a, b): return a - b
+    def mul(self, a, b): return a * b
+    def relu(self, a): return a.relu()
+    def sigmoid(self, a): return a.sigmoid()
+    def clip(self, a, lo, hi): return a.clamp(lo, hi)
+    def join(self, *parts): return self.t.cat(parts, 1)
+    def part(self, a, begin, end): return a[:, begin:end]
+
+    def conv(self, x, n_in, n_out, k):
+        f = self.t.nn.functional
+        return f.conv2d(f.pad(x, [k // 2] * 4, mode="reflect") if k > 1 else x, *map(self.t.from_numpy, self.weights(n_in, n_out, k)))
+
+    def fourier(self, x, n):
+        x = self.t.fft.fftn(x, dim=(2, 3), norm="ortho")
+        y = self.relu(self.conv(self.join(x.real, x.imag), 2 * n, 2 * n, 1))
+        return self.t.fft.ifftn(self.t.complex(y[:, :n], y[:, n:]), dim=(2, 3), norm="ortho").real
+
+
+def block(o, x, n):
+    """Half of the channels are near (local), half far (global); each hears of the other."""
+    half = n // 2
+    near, far = o.part(x, 0, half), o.part(x, half, n)
+    to_near = o.add(o.conv(near, half, half, 3), o.conv(far, half, half, 3))
+    to_far = o.add(o.conv(near, half, half, 3), o.mul(o.fourier(far, half), o.const(0.2)))
+    return o.add(x, o.relu(o.join(to_near, to_far)))
+
+
+def filled(o, image, mask, white):
+    image = o.mul(image, o.sub(o.const(1), mask))
+    x = o.relu(o.conv(o.join(image, mask), 4, WIDTH, 7))
+    for _ in range(2):
+        x = block(o, x, WIDTH)
+    x = o.add(o.mul(o.sigmoid(o.conv(x, WIDTH, 3, 7)), mask), image)
+    return o.clip(o.mul(x, o.const(white)), 0, white) if white != 1 else x
 
 
 def make(folder, size=512, seed=1, free=False, white=255, name="lama"):
     """Writes the network and its card; returns the card's path."""
-    folder, g = pathlib.Path(folder), Graph(seed)
-    known = g.node("Sub", g.const(1), "mask")
-    image = g.node("Mul", "image", known)
-    x = g.node("Relu", g.conv(g.node("Concat", image, "mask", axis=1), 4, WIDTH, 7))
-    for _ in range(2):
-        x = g.block(x, WIDTH)
-    x = g.node("Sigmoid", g.conv(x, WIDTH, 3, 7))
-    x = g.node("Add", g.node("Mul", x, "mask"), image)
-    if white != 1:
-        x = g.node("Clip", g.node("Mul", x, g.const(white)), g.const(0), g.const(white))
+    folder, g = pathlib.Path(folder), Onnx(seed)
+    x = filled(g, "image", "mask", white)
     g.nodes.append(helper.make_node("Identity", [x], ["output"]))
     h, w = ("height", "width") if free else (size, size)
     shape = {n: ["batch", c, h, w] for n, c in (("image", 3), ("mask", 1), ("output", 3))}

@@ -44,6 +44,26 @@ class Onnx(sam_networks.Onnx):
     def larger_picture(self, a, times):
         return self.node("Resize", a, "", self.const([1, 1, times, times]), mode="linear", coordinate_transformation_mode="half_pixel")
 
+    def up_to(self, n):
+        """1, 2, 3, ... before n."""
+        return self.node("Cast", self.node("Range", self.const(1, np.int64), self.node("Squeeze", n), self.const(1, np.int64)), to=TensorProto.FLOAT)
+
+
+class Torch(sam_networks.Torch):
+    def const(self, value, dtype=np.float32): return super().const(value) if dtype == np.float32 else int(np.asarray(value).item())
+    def shape(self, a, axis): return a.shape[axis]
+    def reshaped(self, a, *shape): return a.reshape(shape)
+    def expand(self, a, *shape): return a.expand(shape)
+    def join(self, axis, *parts): return self.t.cat(parts, axis)
+    def first(self, a, axis, n): return a.narrow(axis, 0, n)
+    def larger(self, a, value): return (a > value).float()
+    def most(self, a, *axes): return a.amax(axes, keepdim=True)
+    def total(self, a, *axes): return a.sum(axes, keepdim=True)
+    def sigmoid(self, a): return a.sigmoid()
+    def choose(self, how, a, b): return how * a + (1 - how) * b
+    def larger_picture(self, a, times): return self.t.nn.functional.interpolate(a, scale_factor=times, mode="bilinear", align_corners=False)
+    def up_to(self, n): return self.t.arange(1, n).float()
+
 
 def waves(n, size):
     """Of each of n x n cells: its place in cosines and sines, n*n x 4 WAVES."""
@@ -89,8 +109,7 @@ def attention(o, w, size, feat, place, pointers, memories, pos, age):
     tokens = o.reshaped(o.turn(memories, 0, 1, 3, 4, 2), many, -1, 64)
     tokens = o.join(1, tokens, o.reshaped(pointers, many, -1, 64))
     # The ages of pointers: that of the prompt, then 1, 2, 3, ... frames.
-    since = o.node("Range", o.const(1, np.int64), o.node("Squeeze", some), o.const(1, np.int64))
-    since = o.join(0, o.reshaped(age, 1), o.node("Cast", since, to=TensorProto.FLOAT))
+    since = o.join(0, o.reshaped(age, 1), o.up_to(some))
     old = o.mul(o.reshaped(since, some, 1, 1), o.const(np.eye(64, dtype=np.float32)[AGE] * -0.1))
     old = o.reshaped(o.expand(old, some, 4, 64), 1, -1, 64)
     there = o.mul(o.shape(memories, 1), o.const([n * n], np.int64))

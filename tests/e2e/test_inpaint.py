@@ -184,6 +184,18 @@ class Network(Pictures):
         x = np.float32(image / 255).transpose(2, 0, 1)[None]
         return session.run(None, {"image": x, "mask": np.float32(mask)[None, None]})[0][0].transpose(1, 2, 0) * (255 / white)
 
+    def test_the_same_graph_in_pytorch(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("PyTorch is not installed")
+        rng = np.random.default_rng(1)
+        image, mask = rng.uniform(0, 255, (self.side, self.side, 3)), np.float32(rng.uniform(size=(self.side, self.side)) > 0.5)
+        with torch.no_grad():
+            want = lama_networks.filled(lama_networks.Torch(1), torch.from_numpy(np.float32(image / 255).transpose(2, 0, 1)[None]),
+                                        torch.from_numpy(mask[None, None]), 255)
+        self.assertLess(np.abs(self.infer(self.net, image, mask) - want.numpy()[0].transpose(1, 2, 0)).max(), 1e-3)
+
     def expect(self, picture, hole, scale=1, net=None):
         """A single hole. The picture goes on at its edge."""
         h, w = hole.shape

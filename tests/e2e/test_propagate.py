@@ -125,6 +125,33 @@ class Propagate(common.Case):
                 self.assertAlmostEqual(r["values"]["stability"], is_["stability"], delta=1e-2)
                 self.assertEqual(r["values"]["area"], m.sum())
 
+    def test_the_same_graphs_in_pytorch(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("PyTorch is not installed")
+        loop, o, w = Loop(self.tmp), sam_video_networks.Torch(), sam_video_networks.weights()
+        loop.follow(self.frames[:6], corners(RED, BLUE), [[2, 3]] * 2)
+
+        def same(net, make, **inputs):
+            with torch.no_grad():
+                made = make(*[torch.from_numpy(np.asarray(v)) for v in inputs.values()])
+            for name, want in loop.call(net, **inputs).items():
+                off = np.abs(made[name].numpy() - want).max()
+                self.assertLess(off, 1e-4 * max(1, np.abs(want).max()), (net, name))
+        picture = ((cv2.resize(self.frames[6], (SIZE, SIZE)) / 255 - sam_networks.MEAN) / sam_networks.STD).transpose(2, 0, 1)[None].astype(np.float32)
+        same("image_encoder", lambda x: sam_video_networks.encoder(o, x, w, SIZE), image=picture)
+        f = loop.call("image_encoder", image=picture)
+        inputs = {"current_vision_feat": f["vision_feats"], "current_vision_pos_embed": f["vision_pos_embed"], **loop.remembered(6, 0)}
+        same("memory_attention", lambda *x: {"image_embed": sam_video_networks.attention(o, w, SIZE, *x)}, **inputs)
+        embed = loop.call("memory_attention", **inputs)["image_embed"]
+        for at, label in (([[[30.0, 40.0]], [[80.0, 60.0]]], [[1.0], [1.0]]), (np.zeros((2, 1, 2)), -np.ones((2, 1)))):
+            same("mask_decoder", lambda *x: sam_video_networks.decoder(o, w, SIZE, *x), point_coords=np.float32(at), point_labels=np.float32(label),
+                 image_embed=embed, high_res_feats_0=f["high_res_feat0"], high_res_feats_1=f["high_res_feat1"])
+        d = loop.made[5]
+        same("memory_encoder", lambda *x: sam_video_networks.memory_encoder(o, w, SIZE, *x), mask_for_mem=d["mask_for_mem"], pix_feat=f["pix_feat"],
+             occ_logit=d["occ_logit"])
+
     def test_two_things(self):
         want = Loop(self.tmp).follow(self.frames, corners(RED, BLUE), [[2, 3]] * 2)
         there = [sorted(w) for w in want]
