@@ -88,7 +88,7 @@ static void add_latency_targets(json_t *list, const char *of, double p50, double
 }
 
 // What a run takes of the machine; 0: not known.
-static void add_use_targets(json_t *list, const char *of, double memory_mib, double utilisation)
+static void add_use_targets(json_t *list, const char *of, double memory_mib, double utilisation, double joules)
 {
     char figure[120];
     snprintf(figure, sizeof(figure), "%.80s%speak memory", of, *of ? ": " : "");
@@ -97,6 +97,9 @@ static void add_use_targets(json_t *list, const char *of, double memory_mib, dou
     snprintf(figure, sizeof(figure), "%.80s%sutilisation", of, *of ? ": " : "");
     if (utilisation > 0)
         target(list, figure, 100 * utilisation, "%", 85, true);
+    snprintf(figure, sizeof(figure), "%.80s%senergy per frame", of, *of ? ": " : "");
+    if (joules > 0)
+        target(list, figure, joules, "J", 0, false);
 }
 
 static void add_run_targets(json_t *list, const json_t *o)
@@ -104,7 +107,8 @@ static void add_run_targets(json_t *list, const json_t *o)
     const json_t *latency = json_object_get(o, "latency_ms");
     target(list, "throughput", get(o, "fps"), "fps", TARGET_FPS, true);
     add_latency_targets(list, "", get(latency, "p50"), get(latency, "p95"), get(latency, "p99"));
-    add_use_targets(list, "", get(o, "peak_memory_mib"), get(o, "utilisation"));
+    add_use_targets(list, "", get(o, "peak_memory_mib"), get(o, "utilisation"),
+                    get(json_object_get(o, "energy"), "joules_per_frame"));
 }
 
 static double median(const json_t *c, const char *key) { return get(json_object_get(c, key), "median"); }
@@ -121,7 +125,7 @@ static void add_bench_targets(json_t *list, const json_t *o)
         snprintf(figure, sizeof(figure), "%.80s: throughput", name);
         target(list, figure, median(c, "fps"), "fps", TARGET_FPS, true);
         add_latency_targets(list, name, median(c, "p50_ms"), median(c, "p95_ms"), median(c, "p99_ms"));
-        add_use_targets(list, name, median(c, "memory_mib"), median(c, "utilisation"));
+        add_use_targets(list, name, median(c, "memory_mib"), median(c, "utilisation"), median(c, "joules"));
     }
 }
 

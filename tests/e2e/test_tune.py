@@ -125,6 +125,7 @@ class Tune(Case):
             self.assertIn("Energy: 0.000133 J per frame", p.stderr.read().decode())
         s = json.loads(summary.read_text())
         self.assertEqual(s["energy"], {"joules": 0.4, "joules_per_frame": 0.000133, "cpu": True, "gpus": False})
+        self.assertIn("| energy per frame | 0.00013", run("report", "--format", "md", summary).stdout)
         self.assertRegex(run("compare", summary, summary, check=False).stdout, r"energy per frame \(J\) +0.000133")
 
     def test_least_energy_is_not_the_fastest(self):
