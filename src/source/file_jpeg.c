@@ -177,7 +177,7 @@ static int decode(struct file_jpeg *j, struct picture *const pictures[], int n, 
             of[i].stride[k] = p->frame->stride[k];
         }
     }
-    return n ? tachy_nvjpeg_decode(j->decoder, of, n, planes, log) : TACHY_OK;
+    return tachy_nvjpeg_decode(j->decoder, of, n, planes, log);
 }
 
 // Those of so many planes; if the engines refuse one of them, each for itself.
@@ -188,6 +188,8 @@ static int decode_all(struct file_jpeg *j, int planes, const struct tachy_log *l
     for (int i = 0; i < j->nb; i++)
         if (j->waiting[i].frame && tachy_pix_desc(j->waiting[i].form->format)->planes == planes)
             of[n++] = &j->waiting[i];
+    if (!n)
+        return TACHY_OK;
     int err = decode(j, of, n, planes, log);
     for (int i = 0; i < n && err == TACHY_ERR_UNSUPPORTED; i++) {
         int one = n > 1 ? decode(j, &of[i], 1, planes, log) : err;
