@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static void add_value(struct tune_row *r, const char *value, size_t n)
 {
@@ -14,11 +13,20 @@ static void add_value(struct tune_row *r, const char *value, size_t n)
         strcpy(r->value[r->n++], text);
 }
 
+// Cores that trials may run on.
+static long count_cores(void)
+{
+    json_t *o = environment_json();
+    long n = (long)int_of(json_object_get(o, "cpu"), "cores");
+    json_decref(o);
+    return n > 0 ? n : 1;
+}
+
 // 1, 2, 4 to twice the number of cores, and that number itself.
 static void add_cores(struct tune_row *r)
 {
     char text[24];
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    long cores = count_cores();
     for (long k = 1; k <= 2 * cores; k *= 2) {
         if (k > cores && k / 2 < cores)
             add_value(r, text, (size_t)snprintf(text, sizeof(text), "%ld", cores));

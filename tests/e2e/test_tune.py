@@ -155,6 +155,12 @@ class Tune(Case):
         self.assertEqual(p.returncode, 1)
         self.assertIn("--objective energy: no energy counter can be read", p.stderr)
 
+    def test_cores_that_others_have_are_not_tried(self):
+        one = {min(os.sched_getaffinity(0))}
+        p = run("tune", "--trial-seconds", "0.1", "--only", "model.num_workers", "--json", "segment", "--engine-threads", "1", "--mode", "mask",
+                self.still(), "-f", "null", "-", env=self.env, preexec_fn=lambda: os.sched_setaffinity(0, one))
+        self.assertEqual([t["value"] for t in json.loads(p.stdout)["tried"]], ["1", "2"])
+
     def test_failed_setting_is_a_result(self):
         r = self.tune("--only", "model.provider=nonsense", clip=self.still())
         tried = r["tried"][0]
