@@ -28,6 +28,10 @@ def read_words(path):
 
 @unittest.skipIf(SANITIZER, "what is faster is another thing under sanitizers")
 class Tune(Case):
+    @classmethod
+    def setUpClass(cls):
+        models("selfie", "selfie-landscape")
+
     def setUp(self):
         super().setUp()
         self.env = {**os.environ, "XDG_CACHE_HOME": str(self.tmp / "cache")}
