@@ -218,12 +218,7 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
     a->video = *video;
     drop_portraits(st);
     device_out_close(&a->out);
-    tachy_frame_pool_close(&a->pool);
-    int err = tachy_frame_pool_open_mem(&a->pool, st->task->devices->list[0].gpu, TACHY_PINNED, video->format, video->width,
-                                        video->height);
-    if (err == TACHY_OK && st->task->memory)
-        tachy_frame_pool_account(a->pool, st->task->memory);
-    return err;
+    return device_host_pool(st, &a->pool, video->format, video->width, video->height);
 }
 
 static int surfaces(struct tachy_stage *st, const struct tachy_surface_spec *spec)

@@ -352,11 +352,7 @@ static int generate_start(struct tachy_stage *st, struct tachy_video_info *video
 {
     struct generate *g = tachy_stage_priv(st);
     animate_video(neural_of(st)->drive, video);
-    tachy_frame_pool_close(&g->pool);
-    int err = tachy_frame_pool_open(&g->pool, video->format, video->width, video->height);
-    if (err == TACHY_OK && st->task->memory)
-        tachy_frame_pool_account(g->pool, st->task->memory);
-    return err;
+    return tachy_stage_pool(st, &g->pool, video->format, video->width, video->height);
 }
 
 static void generate_close(struct tachy_stage *st)
