@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { COUNTERS = 64, ZONES = 16 };
+enum { COUNTERS = 64, ZONES = 16, PATH = 80 };
 
 struct counter {
-    char path[64]; // of a RAPL zone, in microjoules; "": NVML's of `gpu`, in millijoules
+    char path[PATH]; // of a RAPL zone, in microjoules; "": NVML's of `gpu`, in millijoules
     nvml_device gpu;
     uint64_t last, range; // `range`: it goes on at 0 there; 0: it never does
 };
@@ -47,7 +47,7 @@ static bool add_counter(struct tachy_energy_meter *m, struct counter c)
 
 static bool zone_is(const char *root, const char *zone, const char *name)
 {
-    char path[64], text[32] = "";
+    char path[PATH], text[32] = "";
     snprintf(path, sizeof(path), "%s/name", zone);
     FILE *f = tachy_system_file(root, path);
     bool is = f && fgets(text, sizeof(text), f) && !strncmp(text, name, strlen(name));
@@ -58,7 +58,7 @@ static bool zone_is(const char *root, const char *zone, const char *name)
 
 static bool add_zone(struct tachy_energy_meter *m, const char *zone)
 {
-    char path[64];
+    char path[PATH];
     struct counter c = {0};
     snprintf(path, sizeof(path), "%s/max_energy_range_uj", zone);
     c.range = (uint64_t)TACHY_MAX(tachy_system_number(m->root, path), 0);
