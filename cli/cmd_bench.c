@@ -73,7 +73,7 @@ static bool resume(struct bench_run *b, const char *file)
     b->result = o;
     for (int i = 0; i < b->n; i++)
         b->list[i].frames = int_of(case_json(b, i), "frames");
-    message_note(&b->c->log, "%s: goes on with the bench that was ended", file);
+    message_note(&b->c->log, "%s: continues the interrupted bench", file);
     return true;
 }
 

@@ -341,7 +341,7 @@ static int open_shell(struct shell *s)
     if (err == TACHY_OK)
         err = console_open(k, true, idle);
     if (err == TACHY_OK && pthread_create(&s->runner, NULL, runner_main, s)) {
-        message_error("the system gives no more threads; try again later");
+        message_error("the system can start no more threads; try again later");
         err = TACHY_ERR_AGAIN;
     }
     return err;

@@ -202,7 +202,7 @@ int tachy_memory_explain(struct tachy_memory *m)
     if (limited)
         return tachy_fail(m->log, TACHY_ERR_LIMIT, "%.1f MiB more %s memory for %s would exceed the %.1f MiB that are allowed; "
                           "use a larger --max-memory, smaller pictures or fewer --workers", size, mem, use, budget);
-    return tachy_fail(m->log, TACHY_ERR_NOMEM, "out of memory: %.1f MiB of %s memory for %s could not be had; use smaller "
+    return tachy_fail(m->log, TACHY_ERR_NOMEM, "out of memory: the system has no %.1f MiB of %s memory for %s; use smaller "
                       "pictures or fewer --workers", size, mem, use);
 }
 

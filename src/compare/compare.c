@@ -109,7 +109,7 @@ static int read_all(struct work *w)
     }
     if (ended >= 0 && goes_on >= 0)
         return tachy_fail(log, TACHY_ERR_MISMATCH,
-                          "%s ends after %lld frames and %s goes on: compare files of as many frames", w->name[ended],
+                          "%s ends after %lld frames, but %s is longer: compare files with the same number of frames", w->name[ended],
                           (long long)w->c->frames, w->name[goes_on]);
     if (ended >= 0)
         return TACHY_ERR_EOF;

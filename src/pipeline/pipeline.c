@@ -56,7 +56,7 @@ static int start_workers(struct tachy_pipeline *p)
         if (pthread_create(&w->thread, NULL, pipeline_worker_main, w))
             return tachy_fail(
                 p->log, TACHY_ERR_AGAIN,
-                "worker %d of %d: the system gives no more threads; use fewer workers", i,
+                "worker %d of %d: the system can start no more threads; use fewer workers", i,
                 p->nb_workers);
         w->started = true;
     }

@@ -227,7 +227,7 @@ int run_readers_start(struct run_readers *r)
             live_stream_push(r->live, NULL);
         if (i == 0)
             return tachy_fail(r->log, TACHY_ERR_AGAIN,
-                              "the system gives no more threads; try again later");
+                              "the system can start no more threads; try again later");
         break;
     }
     return TACHY_OK;

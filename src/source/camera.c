@@ -224,10 +224,11 @@ int camera_choose(const struct camera *c, struct camera_mode *mode, const struct
         }
     }
     if (!found && !mode->width && !mode->rate.num && !mode->format)
-        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "%s: gives no format that is known here; see tachy probe --cameras", c->path);
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "%s: the camera offers no format that tachy reads; see tachy probe --cameras",
+                          c->path);
     if (!found)
-        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "%s: gives nothing that is as --camera-size, --camera-rate and "
-                          "--camera-format ask; see tachy probe --cameras", c->path);
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "%s: the camera has no mode that fits --camera-size, --camera-rate and "
+                          "--camera-format; see tachy probe --cameras", c->path);
     *mode = best;
     return TACHY_OK;
 }

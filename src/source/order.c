@@ -91,7 +91,7 @@ int source_order_open(source_order **out, tachy_source *s, int threads, int64_t 
     if (none) {
         source_order_close(&o);
         return tachy_fail(s->params.log, TACHY_ERR_AGAIN,
-                          "%s: the system gives no threads to decode with; try again later", s->url);
+                          "%s: the system can start no threads for decoding; try again later", s->url);
     }
     *out = o;
     return TACHY_OK;

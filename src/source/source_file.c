@@ -98,8 +98,8 @@ static void describe_geometry(tachy_source *s)
 #endif
     if (p->interlaced)
         tachy_msg(s->params.log, TACHY_LOG_WARN,
-                  "%s: its pictures are interlaced; they are worked on and written as whole pictures, "
-                  "so deinterlace it first (ffmpeg -vf bwdif) where players should not show combs",
+                  "%s: its pictures are interlaced and are processed as they are, so the output may show combs: "
+                  "deinterlace them with --vf-in yadif",
                   s->url);
     AVRational sar = av_guess_sample_aspect_ratio(p->in.fmt, p->st, picture);
     i->sar = (struct tachy_rational){TACHY_MAX(sar.num, 0), TACHY_MAX(sar.den, 1)};

@@ -219,7 +219,7 @@ static int start(struct background_reader *b)
     b->started = !pthread_create(&b->thread, NULL, read_main, b);
     return b->started ? TACHY_OK
                       : tachy_fail(b->log, TACHY_ERR_AGAIN,
-                                   "%s: the system gives no thread to read it with; try again later", b->of->file);
+                                   "%s: the system can start no thread to read it; try again later", b->of->file);
 }
 
 int background_reader_open(struct background_reader **out, const struct background *of, const tachy_task *task)
