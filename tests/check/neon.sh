@@ -53,7 +53,7 @@ no_cuda='-O0 -DTACHY_CUDA=0 -DTACHY_CUDA_VERSION=0 -DTACHY_CUDA_CHIPS=""'
 compile plan_cuda "$no_cuda" src/plan/cuda/*.c
 compile nn "$no_cuda" src/cuda/nn/*.c
 compile cuda "$no_cuda" src/cuda/*.c
-compile base -O1 src/base/base.c src/base/cpu.c src/base/guard.c src/base/index.c src/base/numeric.c src/base/path.c src/base/pattern.c src/base/secret.c src/base/store.c src/base/team.c src/base/tensor.c src/base/ycbcr.c
+compile base -O1 src/base/base.c src/base/cpu.c src/base/guard.c src/base/index.c src/base/mix.c src/base/numeric.c src/base/path.c src/base/pattern.c src/base/secret.c src/base/store.c src/base/team.c src/base/tensor.c src/base/ycbcr.c
 compile media -O1 src/media/color.c src/media/download.c src/media/frame.c
 compile preprocess -O2 src/preprocess/*.c
 compile postprocess -O2 src/postprocess/*.c

@@ -220,7 +220,7 @@ class Schema(Case):
         for c in r["cases"]:
             del c["runs"][1:]
         out.write_text(json.dumps(r))
-        self.assertIn("goes on", run(*args, env=env).stderr)
+        self.assertIn("continues the interrupted bench", run(*args, env=env).stderr)
         again = json.loads(out.read_text())
         self.assertEqual(([len(c["runs"]) for c in again["cases"]], again["cases"][0]["runs"][0]["fps"]), ([2, 2], kept))
         p = run("bench", "--precision-only", "--rounds", 1, "-q", "-o", self.tmp / "bad.json", self.tmp / "absent.mp4", env=env, check=False)
