@@ -53,12 +53,16 @@ json_t *profile_timeline_json(const struct tachy_profile *p)
     json_t *list = json_array();
     if (!kept_spans(p, &all))
         return list;
-    // From the middle, where the pipeline is full.
+    // From the middle, where the pipeline is full; decoders may be near the end by then.
     const struct tachy_span *middle = all.n ? &all.span[all.n / 2].span : NULL;
+    int64_t from = middle ? middle->frame : 0, last = from;
     uint64_t first = 0;
+    for (size_t i = 0; i < all.n; i++)
+        last = all.span[i].span.stream == middle->stream ? TACHY_MAX(last, all.span[i].span.frame) : last;
+    from = TACHY_MAX(TACHY_MIN(from, last - FRAMES + 1), 0);
     for (size_t i = 0; i < all.n && json_array_size(list) < MOST_SPANS; i++) {
         const struct tachy_span *s = &all.span[i].span;
-        if (s->stream != middle->stream || s->frame < middle->frame || s->frame >= middle->frame + FRAMES)
+        if (s->stream != middle->stream || s->frame < from || s->frame >= from + FRAMES)
             continue;
         first = TACHY_DEF(first, s->start);
         json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:f, s:f}", "lane", profile_lane_name(p->lane[all.span[i].lane], name),
