@@ -75,21 +75,14 @@ static struct tachy_value *bias_of(struct tachy_graph *g, const struct tachy_nod
     return data ? tachy_graph_constant(g, NULL, TACHY_F32, 1, &channels, data) : NULL;
 }
 
-static struct tachy_value *add(struct tachy_graph *g, struct tachy_node *before, enum tachy_plan_op op,
-                               const struct tachy_plan_attr *a, struct tachy_value *x, int rank, const int64_t *shape)
-{
-    struct tachy_value *y = x ? tachy_graph_value(g, NULL, x->dtype, rank, shape) : NULL;
-    return y && tachy_graph_node(g, before, op, before->name, a, &x, 1, y) ? y : NULL;
-}
-
 // Blocks of channels to blocks of pixels.
 static struct tachy_value *spread(struct tachy_graph *g, struct tachy_node *n, struct tachy_value *x, const struct phase p[2])
 {
     static const struct tachy_plan_attr turn = {.perm = {0, 3, 4, 1, 5, 2}};
     int64_t b = x->shape[0], c = n->out->shape[1], h = p[0].blocks, w = p[1].blocks, sh = p[0].stride, sw = p[1].stride;
-    x = add(g, n, TACHY_OP_RESHAPE, NULL, x, 6, (int64_t[]){b, sh, sw, c, h, w});
-    x = add(g, n, TACHY_OP_TRANSPOSE, &turn, x, 6, (int64_t[]){b, c, h, sh, w, sw});
-    return add(g, n, TACHY_OP_RESHAPE, NULL, x, 4, (int64_t[]){b, c, h * sh, w * sw});
+    x = pass_put(g, n, TACHY_OP_RESHAPE, NULL, &x, 1, 6, (int64_t[]){b, sh, sw, c, h, w});
+    x = pass_put(g, n, TACHY_OP_TRANSPOSE, &turn, &x, 1, 6, (int64_t[]){b, c, h, sh, w, sw});
+    return pass_put(g, n, TACHY_OP_RESHAPE, NULL, &x, 1, 4, (int64_t[]){b, c, h * sh, w * sw});
 }
 
 static int rewrite(struct tachy_graph *g, struct tachy_node *n)
@@ -117,7 +110,7 @@ static int rewrite(struct tachy_graph *g, struct tachy_node *n)
         return TACHY_ERR_NOMEM;
     struct tachy_plan_attr cut = {.slice = {.step = {1, 1, 1, 1}}};
     if (!tachy_value_same_shape(v, y))
-        v = add(g, n, TACHY_OP_SLICE, &cut, v, 4, y->shape);
+        v = pass_put(g, n, TACHY_OP_SLICE, &cut, &v, 1, 4, y->shape);
     if (!v)
         return TACHY_ERR_NOMEM;
     pass_rewritten(g, n, v);

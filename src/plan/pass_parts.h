@@ -26,6 +26,18 @@ static inline void pass_rewritten(struct tachy_graph *g, struct tachy_node *n, s
     tachy_graph_remove(g, n);
 }
 
+// Inserts a node before `before` and returns its value. NULL: no memory, or an operand is NULL.
+static inline struct tachy_value *pass_put(struct tachy_graph *g, struct tachy_node *before, enum tachy_plan_op op,
+                                           const struct tachy_plan_attr *a, struct tachy_value *const in[], int nb_in, int rank,
+                                           const int64_t *shape)
+{
+    for (int i = 0; i < nb_in; i++)
+        if (!in[i])
+            return NULL;
+    struct tachy_value *y = tachy_graph_value(g, NULL, TACHY_F32, rank, shape);
+    return y && tachy_graph_node(g, before, op, before->name, a, in, nb_in, y) ? y : NULL;
+}
+
 // The node that makes `v`, if only `n` uses it.
 static inline struct tachy_node *pass_maker(const struct tachy_value *v, const struct tachy_node *n)
 {

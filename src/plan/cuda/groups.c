@@ -13,18 +13,6 @@ static struct tachy_value *ones(struct tachy_graph *g, int64_t n)
     return to ? tachy_graph_constant(g, NULL, TACHY_F32, 1, &n, to) : NULL;
 }
 
-// Inserts a node before `before` and returns its value. NULL: no memory, or an operand is NULL.
-static struct tachy_value *put(struct tachy_graph *g, struct tachy_node *before, enum tachy_plan_op op,
-                               const struct tachy_plan_attr *a, struct tachy_value *const in[], int nb_in, int rank,
-                               const int64_t *shape)
-{
-    for (int i = 0; i < nb_in; i++)
-        if (!in[i])
-            return NULL;
-    struct tachy_value *y = tachy_graph_value(g, NULL, TACHY_F32, rank, shape);
-    return y && tachy_graph_node(g, before, op, before->name, a, in, nb_in, y) ? y : NULL;
-}
-
 // `x` and a constant that has a number for each channel of `like`.
 static struct tachy_value *by_channel(struct tachy_graph *g, struct tachy_node *n, enum tachy_plan_binary how,
                                       struct tachy_value *x, const struct tachy_value *c)
@@ -32,8 +20,8 @@ static struct tachy_value *by_channel(struct tachy_graph *g, struct tachy_node *
     const struct tachy_value *like = n->out;
     int64_t shape[TACHY_MAX_RANK] = {like->shape[1], 1, 1, 1, 1, 1, 1, 1};
     struct tachy_value *all = tachy_graph_constant(g, c->name, TACHY_F32, like->rank - 1, shape, c->data);
-    return put(g, n, TACHY_OP_BINARY, &(struct tachy_plan_attr){.binary = how}, (struct tachy_value *[]){x, all}, 2,
-               like->rank, like->shape);
+    return pass_put(g, n, TACHY_OP_BINARY, &(struct tachy_plan_attr){.binary = how}, (struct tachy_value *[]){x, all}, 2,
+                    like->rank, like->shape);
 }
 
 static int rewrite(struct tachy_graph *g, struct tachy_node *n)
@@ -41,9 +29,9 @@ static int rewrite(struct tachy_graph *g, struct tachy_node *n)
     const struct tachy_plan_attr norm = {.norm = {0, n->attr.norm.epsilon}};
     const struct tachy_value *y = n->out;
     int64_t rows = y->shape[0] * n->attr.norm.groups, shape[2] = {rows, tachy_value_elements(y) / rows};
-    struct tachy_value *v = put(g, n, TACHY_OP_RESHAPE, NULL, n->in, 1, 2, shape);
-    v = put(g, n, TACHY_OP_LAYER_NORM, &norm, (struct tachy_value *[]){v, ones(g, shape[1])}, 2, 2, shape);
-    v = put(g, n, TACHY_OP_RESHAPE, NULL, &v, 1, y->rank, y->shape);
+    struct tachy_value *v = pass_put(g, n, TACHY_OP_RESHAPE, NULL, n->in, 1, 2, shape);
+    v = pass_put(g, n, TACHY_OP_LAYER_NORM, &norm, (struct tachy_value *[]){v, ones(g, shape[1])}, 2, 2, shape);
+    v = pass_put(g, n, TACHY_OP_RESHAPE, NULL, &v, 1, y->rank, y->shape);
     v = by_channel(g, n, TACHY_PLAN_MUL, v, n->in[1]);
     v = by_channel(g, n, TACHY_PLAN_ADD, v, n->in[2]);
     if (!v)

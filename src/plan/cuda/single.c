@@ -18,16 +18,6 @@ static bool fits(const struct tachy_node *n)
            (!pass_input(n, 2) || (n->in[2]->data && n->in[2]->dtype == TACHY_F32));
 }
 
-static struct tachy_value *put(struct tachy_graph *g, struct tachy_node *before, enum tachy_plan_op op, const struct tachy_plan_attr *a,
-                               struct tachy_value *const in[], int nb_in, const int64_t *shape)
-{
-    for (int i = 0; i < nb_in; i++)
-        if (!in[i])
-            return NULL;
-    struct tachy_value *y = tachy_graph_value(g, NULL, TACHY_F32, 4, shape);
-    return y && tachy_graph_node(g, before, op, before->name, a, in, nb_in, y) ? y : NULL;
-}
-
 // [taps][channels] of one tap, out of [1][channels][taps].
 static struct tachy_value *by_taps(struct tachy_graph *g, const struct tachy_value *w, int64_t taps)
 {
@@ -38,7 +28,7 @@ static struct tachy_value *by_taps(struct tachy_graph *g, const struct tachy_val
     return to ? tachy_graph_constant(g, w->name, TACHY_F32, 4, shape, to) : NULL;
 }
 
-// Of channel k only tap k is 1.
+// Weights of the convolution that moves: tap k of channel k is 1, all others are 0.
 static struct tachy_value *moving(struct tachy_graph *g, const struct tachy_plan_attr *a, int64_t taps)
 {
     const int64_t shape[] = {taps, 1, a->conv.kernel[0], a->conv.kernel[1]};
@@ -65,13 +55,13 @@ static int rewrite(struct tachy_graph *g, struct tachy_node *n)
     struct tachy_plan_attr sum = {.reduce = {.how = TACHY_PLAN_SUM, .axis = {false, true}}}, end = {.act = a->act};
     move.conv.groups = (int)taps;
     move.act = (struct tachy_plan_act_of){.act = TACHY_PLAN_NONE};
-    struct tachy_value *v = put(g, n, TACHY_OP_CONV, &one, (struct tachy_value *[]){n->in[0], by_taps(g, n->in[1], taps)}, 2,
-                                (int64_t[]){x[0], taps, x[2], x[3]});
-    v = put(g, n, TACHY_OP_CONV, &move, (struct tachy_value *[]){v, moving(g, a, taps), bias_of(g, pass_input(n, 2), taps)}, 3,
-            (int64_t[]){x[0], taps, y[2], y[3]});
-    v = put(g, n, TACHY_OP_REDUCE, &sum, &v, 1, y);
+    struct tachy_value *v = pass_put(g, n, TACHY_OP_CONV, &one, (struct tachy_value *[]){n->in[0], by_taps(g, n->in[1], taps)}, 2, 4,
+                                     (int64_t[]){x[0], taps, x[2], x[3]});
+    v = pass_put(g, n, TACHY_OP_CONV, &move, (struct tachy_value *[]){v, moving(g, a, taps), bias_of(g, pass_input(n, 2), taps)}, 3, 4,
+                 (int64_t[]){x[0], taps, y[2], y[3]});
+    v = pass_put(g, n, TACHY_OP_REDUCE, &sum, &v, 1, 4, y);
     if (v && a->act.act)
-        v = put(g, n, TACHY_OP_UNARY, &end, &v, 1, y);
+        v = pass_put(g, n, TACHY_OP_UNARY, &end, &v, 1, 4, y);
     if (!v)
         return TACHY_ERR_NOMEM;
     pass_rewritten(g, n, v);
