@@ -34,18 +34,6 @@ static void mix_share(void *user, int thread, int share)
         mix_piece(&p->list[i]);
 }
 
-static void mix_all(struct pieces *p, size_t bytes)
-{
-    int threads = TACHY_MIN(tachy_cpu_count(), (int)THREADS);
-    struct tachy_team *team = bytes >= FEW && threads > 1 ? tachy_team_open(threads) : NULL;
-    p->shares = team ? threads : 1;
-    if (team)
-        tachy_team_run(team, mix_share, p);
-    else
-        mix_share(p, 0, 0);
-    tachy_team_close(team);
-}
-
 bool tachy_mix_parts(uint64_t h[2], const struct tachy_mix_part *parts, int nb)
 {
     struct pieces p = {.n = 0};
@@ -60,7 +48,8 @@ bool tachy_mix_parts(uint64_t h[2], const struct tachy_mix_part *parts, int nb)
     for (int i = 0; i < nb; i++)
         for (size_t at = 0; at <= parts[i].size; at += PIECE)
             p.list[p.n++] = (struct piece){(const uint8_t *)parts[i].data + at, TACHY_MIN(parts[i].size - at, (size_t)PIECE), {0}};
-    mix_all(&p, bytes);
+    p.shares = bytes >= FEW ? TACHY_MIN(tachy_cpu_count(), (int)THREADS) : 1;
+    tachy_team_once(p.shares, mix_share, &p);
     for (int i = 0; i < p.n; i++)
         tachy_mix_wide(h, p.list[i].digest, sizeof(p.list[i].digest));
     free(p.list);

@@ -178,3 +178,13 @@ void tachy_team_run(struct tachy_team *t, void (*fn)(void *user, int thread, int
             sched_yield();
     }
 }
+
+void tachy_team_once(int pieces, void (*fn)(void *user, int thread, int piece), void *user)
+{
+    struct tachy_team *t = pieces > 1 ? tachy_team_open(pieces) : NULL;
+    if (t)
+        tachy_team_run(t, fn, user);
+    for (int i = 0; i < pieces && !t; i++)
+        fn(user, 0, i);
+    tachy_team_close(t);
+}

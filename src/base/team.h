@@ -13,3 +13,6 @@ void tachy_team_close(struct tachy_team *t); // NULL is allowed
 // helpers (1..threads-1), and returns when all are done. fn sees earlier writes of the caller, and the caller those of
 // fn. One caller at a time.
 void tachy_team_run(struct tachy_team *t, void (*fn)(void *user, int thread, int piece), void *user);
+
+// As tachy_team_run() for `pieces` 1..256, by as many threads that end with it. If the system has none, the caller does all pieces.
+void tachy_team_once(int pieces, void (*fn)(void *user, int thread, int piece), void *user);

@@ -93,17 +93,13 @@ int tachy_rows_search(const struct tachy_rows *r, const float *queries, int n, i
     enum { ROWS_OF_A_THREAD = 4096 }; // fewer are done before a thread has begun
     threads = (int)TACHY_MIN(TACHY_DEF(threads, tachy_cpu_count()), r->rows / ROWS_OF_A_THREAD + 1);
     struct search s = {r, queries, tachy_dot_half_for(NULL), n, k, threads, NULL, NULL};
-    struct tachy_team *team = threads > 1 ? tachy_team_open(threads) : NULL;
     s.heap = calloc((size_t)threads * (size_t)n * (size_t)k, sizeof(*s.heap));
     s.counts = calloc((size_t)threads * (size_t)n, sizeof(*s.counts));
     bool ready = s.heap && s.counts;
-    if (ready && team)
-        tachy_team_run(team, search_part, &s);
-    for (int i = 0; i < threads && ready && !team; i++)
-        search_part(&s, 0, i);
+    if (ready)
+        tachy_team_once(threads, search_part, &s);
     for (int q = 0; q < n && ready; q++)
         join(&s, q, hits + (size_t)q * (size_t)k, &counts[q]);
-    tachy_team_close(team);
     free(s.heap);
     free(s.counts);
     return ready ? TACHY_OK : TACHY_ERR_NOMEM;

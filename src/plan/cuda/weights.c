@@ -83,12 +83,6 @@ static void put_piece(void *user, int thread, int piece)
 
 void cuda_put_all(struct cuda_build *b)
 {
-    int threads = TACHY_MIN(tachy_cpu_count(), (int)THREADS);
-    struct tachy_team *team = threads > 1 && b->nb_blob > FEW ? tachy_team_open(threads) : NULL;
-    struct share s = {b, team ? threads : 1};
-    if (team)
-        tachy_team_run(team, put_piece, &s);
-    else
-        put_piece(&s, 0, 0);
-    tachy_team_close(team);
+    struct share s = {b, b->nb_blob > FEW ? TACHY_MIN(tachy_cpu_count(), (int)THREADS) : 1};
+    tachy_team_once(s.pieces, put_piece, &s);
 }
