@@ -288,12 +288,16 @@ static void read_energy(struct run *r)
     tachy_energy_read(r->energy, &so_far);
 }
 
-// Who asked for an end does not want to wait for frames that nobody has begun. In mode live there are few; a run that can be resumed
-// goes on behind them; and several decoders leave gaps.
+static bool stop_asked(const struct run *r)
+{
+    return (r->p->stop && *(const volatile int *)r->p->stop) || tachy_control_stopped(r->p->control);
+}
+
+// After a stop, frames that no worker has begun are dropped. A live run has few of them, a run that can be resumed continues after them,
+// and several decoders leave gaps between them: these finish all.
 static void cut_if_stopped(struct run *r)
 {
-    bool asked = (r->p->stop && *(const volatile int *)r->p->stop) || tachy_control_stopped(r->p->control);
-    if (!asked || r->cut || r->resume || r->readers.nb > 1 || r->p->live.mode == TACHY_RUN_LIVE)
+    if (!stop_asked(r) || r->cut || r->resume || r->readers.nb > 1 || r->p->live.mode == TACHY_RUN_LIVE)
         return;
     r->cut = true;
     pipeline_cut(r->stream);
@@ -376,8 +380,7 @@ static int run_frames(struct run *r)
     if (err == TACHY_OK && source_err < 0 && source_err != TACHY_ERR_EOF && !r->cut)
         err = source_err;
     bool drained = tachy_control_drained(r->p->control, &r->controlled);
-    bool asked = (r->p->stop && *(const volatile int *)r->p->stop) ||
-                 tachy_control_stopped(r->p->control);
+    bool asked = stop_asked(r);
     if (err == TACHY_OK && source_err == TACHY_OK && !drained && !r->timed_out)
         asked = true; // stopped before the end of the source
     r->sum->interrupted = asked;
