@@ -262,7 +262,7 @@ static struct tune_constants fitted(const struct table *of, struct table *w, str
     return t->k;
 }
 
-// What the other workloads' constants say of one's before its trials: their mean and how far they are from each other.
+// A prior for a workload's constants, from the other workloads': their mean and spread.
 static void expect(const struct tune_constants *k, int n, int left_out, struct tune_constants *guess, struct tune_constants *doubt)
 {
     static const double LEAST = 0.15;

@@ -87,7 +87,7 @@ static void measure(struct pipeline_batcher *b, const struct tachy_batch *batch,
 // Under the lock, as the next two.
 static bool all_live(const struct pipeline_batcher *b) { return b->live && b->live == b->streams; }
 
-// What memory, deadlines and live streams leave.
+// The largest batch that memory, deadlines and live streams allow.
 static int most_now(const struct pipeline_batcher *b)
 {
     int most = TACHY_MIN(b->degraded ? TACHY_MAX(b->most / 2, 1) : b->most, b->backoff.now);

@@ -62,7 +62,7 @@ static bool comes_before(const struct tachy_node *a, const struct tachy_node *b)
     return b;
 }
 
-// What is `v` after Transpose by `perm`, and is there when `n` runs. NULL: nothing.
+// An existing value whose Transpose by `perm` is `v`, computed before `n` runs. NULL: there is none.
 static struct tachy_value *turned_from(const struct tachy_value *v, const int *perm, const struct tachy_node *n)
 {
     const struct tachy_node *by = v->made_by;

@@ -1,8 +1,8 @@
 #include "base/base.h"
 #include "plan/pass_parts.h"
 
-// Volumes whose channels an operator has put last, and turned back behind it: what works element by element, puts side by side or
-// takes shares of channels works on them as they lie, and the turn moves behind it, until it meets the next operator's.
+// Volumes whose channels an operator puts last, with a Transpose after it that puts them back. Functions, sums, Concat and Softmax then
+// work on the values from before the Transpose, which moves after them until it meets the next operator's.
 
 enum { LEAST_RANK = 5 }; // pictures have layouts (pass_layout.c)
 

@@ -38,7 +38,7 @@ struct inpaint_state {
 
 static const struct tachy_option options[] = {
     {"inpaint.look_ahead", "look-ahead", 0, TACHY_OPT_INT, "8", .max = 15, .arg = "FRAMES", .group = "Inpaint",
-     .help = "later frames that may show what is behind the hole; none with --live"},
+     .help = "later frames to search for the background that the hole hides; none with --live"},
     {"inpaint.network", "fill", 0, TACHY_OPT_STRING, .arg = "NAME|FILE", .group = "Inpaint",
      .help = "model of a network such as LaMa that fills what no frame shows; without it, patches of the picture do"},
     {"inpaint.lama_batch", "lama-batch", 0, TACHY_OPT_INT, "1", .min = 1, .max = 64, .group = "Inpaint",

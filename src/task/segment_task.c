@@ -12,7 +12,7 @@ static const struct tachy_option options[] = {
      .help = "what to write: the mask in grey; people on a colour, on their blurred surroundings, on a picture or "
              "video, tinted, or with transparency; one JSON line per frame; or before and after side by side"},
     {"segment.background", "background", 0, TACHY_OPT_STRING, "black", .arg = "COLOR|FILE", .group = "Segment",
-     .help = "colour behind the people; with --mode replace a picture or video"},
+     .help = "background colour; with --mode replace, a picture or video"},
     {"segment.tint", "tint", 0, TACHY_OPT_COLOR, "#00ff0080", .group = "Segment",
      .help = "colour and strength of --mode overlay"},
     {"segment.blur", "blur", 0, TACHY_OPT_FLOAT, "0.02", .max = 0.5, .group = "Segment",

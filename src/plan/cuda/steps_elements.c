@@ -261,7 +261,7 @@ int cuda_steps_end(struct cuda_build *b, const struct tachy_node *n)
 
 static bool moves_bytes(enum tachy_dtype t) { return tachy_is_float(t) || t == TACHY_U8; }
 
-// What lies side by side in one operand is apart in the other: matrices that are turned over, through shared memory. 0: it is not that.
+// Neighbours in one operand are apart in the other: a matrix transpose, done through shared memory. 0: this copy is none.
 static int launch_turned(struct cuda_build *b, const struct cuda_walk *w, const struct task *task)
 {
     enum { LEAST = 16, MOST = 65535 };
