@@ -195,6 +195,12 @@ void tachy_ref_layer_norm(const struct tachy_view *in, const struct tachy_view *
                           const float *scale, const float *shift, float epsilon, int row0,
                           int row1);
 
+// softmax(scale q k^T) v of each matrix, an image's row, whose rows are pixels: q has queries, k and v keys. k->w is at
+// most 4096.
+enum { TACHY_REF_ATTENTION_KEYS = 4096 };
+void tachy_ref_attention(const struct tachy_view *q, const struct tachy_view *k, const struct tachy_view *v,
+                         const struct tachy_view *out, float scale);
+
 // y[c * y_step + r] = x[r * x_step + c]; y and x do not overlap.
 void tachy_ref_transpose(float *y, ptrdiff_t y_step, const float *x, ptrdiff_t x_step, int rows,
                          int columns);

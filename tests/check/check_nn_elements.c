@@ -279,6 +279,62 @@ static void arg(struct check *c)
     nn_close(c, &in), nn_close(c, &out);
 }
 
+// Matrices in one of three orders: one after the other, the rows outermost with a gap, or one after the other by columns.
+static struct tachy_nn_matrices lay_matrices(const struct tachy_nn_attention *a, int rows, int columns, int order, int gap)
+{
+    int64_t row = (int64_t)a->outer * a->inner * columns + gap, one = (int64_t)rows * columns;
+    if (order == 1)
+        return (struct tachy_nn_matrices){.row = row, .column = 1, .inner = columns, .outer = (int64_t)a->inner * columns};
+    return (struct tachy_nn_matrices){.row = order ? 1 : columns, .column = order ? rows : 1, .inner = one, .outer = one * a->inner};
+}
+
+struct matrices {
+    struct tachy_nn_matrices at;
+    struct nn_buffer b;
+    struct tachy_view dense; // the same numbers, one matrix after the other
+};
+
+static void take_matrices(const struct tachy_nn_attention *a, struct matrices *m, int rows, int columns)
+{
+    m->dense = tachy_view_dense(malloc(sizeof(float) * (size_t)(a->outer * a->inner * rows * columns)), a->outer, a->inner, rows, columns);
+    for (int i = 0; i < a->outer * a->inner * rows * columns; i++) {
+        int column = i % columns, row = i / columns % rows, matrix = i / columns / rows;
+        m->dense.data[i] = m->b.value[matrix / a->inner * m->at.outer + matrix % a->inner * m->at.inner + row * m->at.row + column * m->at.column];
+    }
+}
+
+// Sums are exact but for float32's rounding; the shares of the values are rounded to the type, and so is the result.
+static void attention(struct check *c)
+{
+    struct tachy_nn_attention a = {.outer = check_range(c, 1, 3), .inner = check_range(c, 1, 4), .queries = check_range(c, 1, 150),
+                                   .keys = check_range(c, 1, check_range(c, 0, 1) ? 64 : 300), .dtype = nn_half(c)};
+    int each = check_range(c, 0, 2) ? 8 : 1, most = TACHY_NN_ATTENTION_DEPTH / each;
+    a.depth = each * check_range(c, 1, most), a.width = each * check_range(c, 1, most);
+    a.scale = check_float(c, 0.05f, 1) / sqrtf((float)a.depth);
+    const int rows[] = {a.queries, a.keys, a.keys, a.queries}, columns[] = {a.depth, a.depth, a.width, a.width};
+    struct matrices m[4];
+    struct tachy_nn_matrices *const to[] = {&a.q, &a.k, &a.v, &a.out};
+    for (int i = 0; i < 4; i++) {
+        m[i].at = lay_matrices(&a, rows[i], columns[i], check_range(c, 0, i < 3 ? 2 : 1), each * check_range(c, 0, 2));
+        size_t n = (size_t)(TACHY_MAX(m[i].at.row * rows[i], m[i].at.outer * a.outer));
+        m[i].b = i < 3 ? nn_random(c, n, a.dtype, i < 2 ? -2 : -1, i < 2 ? 2 : 1) : nn_poison(c, n, a.dtype);
+        m[i].at.data = m[i].b.at;
+        *to[i] = m[i].at;
+    }
+    check_gpu_launched(c, KERNELS->attention(&a, c->gpu->stream), "attention");
+    nn_get(c, &m[3].b);
+    for (int i = 0; i < 4; i++)
+        take_matrices(&a, &m[i], rows[i], columns[i]);
+    struct tachy_view want = tachy_view_dense(malloc(sizeof(float) * (size_t)(a.outer * a.inner * a.queries * a.width)), a.outer, a.inner, a.queries, a.width);
+    tachy_ref_attention(&m[0].dense, &m[1].dense, &m[2].dense, &want, a.scale);
+    double worst = nn_worst(&m[3].dense, &want, nn_rounding(a.dtype));
+    check_case(c, worst < nn_rounding(a.dtype) + 2e-5, "attention %dx%d of %d by %d, depth %d, width %d: off by %g", a.outer, a.inner, a.queries, a.keys,
+               a.depth, a.width, worst);
+    free(want.data);
+    for (int i = 0; i < 4; i++)
+        free(m[i].dense.data), nn_close(c, &m[i].b);
+}
+
 static void layer_norm(struct check *c)
 {
     const bool wide = check_range(c, 0, 2) == 0; // rows that a block has
@@ -424,14 +480,43 @@ static void bench(struct check *c)
     check_gpu_free(c, t.i.in.data), check_gpu_free(c, t.i.out.data);
 }
 
+struct timed_attention {
+    struct tachy_nn_attention a;
+    cuda_stream stream;
+};
+static void launch_attention(void *arg)
+{
+    struct timed_attention *t = arg;
+    KERNELS->attention(&t->a, t->stream);
+}
+
+// Queries, keys and values within one product's result, as in ViT-B/32 and ViT-B/16.
+static void bench_attention(struct check *c)
+{
+    static const int of[][2] = {{8, 50}, {64, 50}, {8, 197}};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(of); i++) {
+        int n = of[i][0], tokens = of[i][1];
+        int64_t row = 3 * 768;
+        struct nn_buffer in = nn_random(c, (size_t)(n * tokens * row), TACHY_F16, -1, 1), out = nn_poison(c, (size_t)(n * tokens * 768), TACHY_F16);
+        struct timed_attention t = {{.outer = n, .inner = 12, .queries = tokens, .keys = tokens, .depth = 64, .width = 64, .scale = 0.125f,
+                                     .dtype = TACHY_F16, .out = {out.at, 768, 1, 64, tokens * 768}}, c->gpu->stream};
+        t.a.q = t.a.k = t.a.v = (struct tachy_nn_matrices){in.at, row, 1, 64, tokens * row};
+        t.a.k.data += 768 * 2, t.a.v.data += 2 * 768 * 2;
+        char what[64];
+        snprintf(what, sizeof(what), "%d x 12 heads of 64, %d tokens", n, tokens);
+        nn_row(c, "attention", what, nn_time(c, launch_attention, &t), 4.0 * n * 12 * tokens * tokens * 64, 2.0 * n * tokens * 4 * 768);
+        nn_close(c, &in), nn_close(c, &out);
+    }
+}
+
 static void run(struct check *c)
 {
-    static void (*const each[])(struct check *) = {pool, cubic, interpolate, transpose, reduce, softmax, arg, layer_norm, squeeze};
+    static void (*const each[])(struct check *) = {pool, cubic, interpolate, transpose, reduce, softmax, arg, attention, layer_norm, squeeze};
     for (size_t k = 0; k < TACHY_ARRAY_SIZE(each); k++)
         for (int i = 0; i < check_times(c, 80); i++)
             each[k](c);
     if (c->bench)
-        bench(c);
+        bench(c), bench_attention(c);
 }
 
 const struct check_op check_nn_elements = {.name = "nn_elements", .run = run, .cuda = true};

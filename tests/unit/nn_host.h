@@ -413,6 +413,30 @@ static int host_softmax(const struct tachy_nn_softmax *a, cuda_stream stream)
     return 0;
 }
 
+static int host_attention(const struct tachy_nn_attention *a, cuda_stream stream)
+{
+    const struct tachy_nn_matrices *m[] = {&a->q, &a->k, &a->v, &a->out};
+    const int rows[] = {a->queries, a->keys, a->keys, a->queries}, columns[] = {a->depth, a->depth, a->width, a->width};
+    struct tachy_view v[4];
+    for (int i = 0; i < 4; i++)
+        v[i] = tachy_view_dense(malloc(sizeof(float) * (size_t)(a->outer * a->inner * rows[i] * columns[i])), a->outer, a->inner, rows[i], columns[i]);
+    for (int i = 0; i < 4; i++) {
+        if (i == 3)
+            tachy_ref_attention(&v[0], &v[1], &v[2], &v[3], a->scale);
+        for (int k = 0; k < a->outer * a->inner * rows[i] * columns[i]; k++) {
+            int column = k % columns[i], row = k / columns[i] % rows[i], matrix = k / columns[i] / rows[i];
+            int64_t at = matrix / a->inner * m[i]->outer + matrix % a->inner * m[i]->inner + row * m[i]->row + column * m[i]->column;
+            if (i < 3)
+                v[i].data[k] = (float)host_load(m[i]->data, a->dtype, at);
+            else
+                host_store(m[i]->data, a->dtype, at, (double)v[i].data[k]);
+        }
+    }
+    for (int i = 0; i < 4; i++)
+        free(v[i].data);
+    return 0;
+}
+
 static int host_layer_norm(const struct tachy_nn_layer_norm *a, cuda_stream stream)
 {
     for (int64_t r = 0; r < a->rows; r++) {
@@ -652,7 +676,7 @@ static int host_int8(const struct tachy_nn_int8 *a, cuda_stream stream)
 }
 
 static const struct tachy_nn_kernels host_kernels = {
-    .arg = host_arg, .conv = host_conv, .conv_depthwise = host_conv_depthwise, .conv_int8 = host_conv_int8, .conv_stem = host_conv_stem, .conv_tma = host_conv_tma, .cubic = host_cubic, .fill = host_fill,
+    .arg = host_arg, .attention = host_attention, .conv = host_conv, .conv_depthwise = host_conv_depthwise, .conv_int8 = host_conv_int8, .conv_stem = host_conv_stem, .conv_tma = host_conv_tma, .cubic = host_cubic, .fill = host_fill,
     .gather = host_gather, .grid_sample = host_grid_sample, .int8 = host_int8, .interpolate = host_interpolate, .layer_norm = host_layer_norm, .pair = host_pair, .pointwise = host_pointwise, .pool = host_pool,
     .reduce = host_reduce, .softmax = host_softmax, .scatter = host_scatter, .squeeze = host_squeeze,
     .top = host_top, .transpose = host_transpose,

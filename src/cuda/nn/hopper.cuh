@@ -1,11 +1,9 @@
 #pragma once
 // Tensor cores, TMA and barriers of compute capability 9.0, by their instructions ("Parallel Thread Execution ISA",
 // sections on wgmma, cp.async.bulk.tensor and mbarrier). Addresses of shared memory are 32-bit numbers.
-#include "cuda/nn/tensor.cuh"
+#include "cuda/nn/matrix.cuh"
 
 #include <cuda.h>
-
-__device__ static inline uint32_t shared_at(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
 __device__ static inline void barrier_init(uint32_t bar, int count)
 {
@@ -85,19 +83,12 @@ __device__ static inline void wgmma_fence() { asm volatile("wgmma.fence.sync.ali
 __device__ static inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int left> __device__ static inline void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(left) : "memory"); }
 
-// Four 8x8 matrices of 16-bit elements between registers and shared memory; lane l has the address of row l % 8 of
-// matrix l / 8.
+// Four 8x8 matrices of 16-bit elements to shared memory, as matrices_get() reads them.
 __device__ static inline void matrices_put(uint32_t at, const uint32_t (&r)[4])
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(r[0]), "r"(r[1]), "r"(r[2]),
                  "r"(r[3]) : "memory");
 }
-__device__ static inline void matrices_get(uint32_t (&r)[4], uint32_t at)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
-}
-
 // Operands of an instruction, in tens: %t0 to %t9; and the sums that they stand for.
 #define TEN(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
 #define SUMS_8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])

@@ -1,5 +1,6 @@
 #pragma once
 #include "cuda/grid_sample.h"
+#include "cuda/nn/attention.h"
 #include "cuda/nn/conv.h"
 #include "cuda/nn/cubic.h"
 #include "cuda/nn/gemm.h"

@@ -1,5 +1,5 @@
 #include "cuda/nn/conv.h"
-#include "cuda/nn/tensor.cuh"
+#include "cuda/nn/matrix.cuh"
 
 // A network's first convolution, on pictures with few channels: the channels of a tap row's pixels are adjacent, so the
 // row is one stretch of the matrix product's depth (7 pixels of 4 channels: 28 of 32 terms) instead of a few terms per
@@ -15,26 +15,6 @@ struct stem {
     int row_halves;       // from row to row in shared memory
     bool vectors;
 };
-
-__device__ static inline uint32_t shared_at(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
-__device__ static inline void matrices(uint32_t (&r)[4], uint32_t at)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
-}
-#define MULTIPLY(type) \
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
-template <typename T> __device__ static inline void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
-{
-#if __CUDA_ARCH__ >= 800
-    if constexpr (IS_BFLOAT<T>)
-        MULTIPLY("bf16");
-    else
-        MULTIPLY("f16");
-#endif
-}
-#undef MULTIPLY
 
 // [channel][depth + GAP], zero where a tap row is shorter than its stretch. A lane has one term of all channels.
 __device__ static void load_weights(const tachy_nn_conv &a, const stem &g, uint16_t *to, int first)
@@ -64,11 +44,8 @@ __device__ static void load_input(const tachy_nn_conv &a, const stem &g, uint16_
         for (int i = threadIdx.x % 32; i < count; i += 32) {
             int ix = x + (each == 1 ? i : i / 2);
             bool there = (unsigned)iy < (unsigned)s.h && (unsigned)ix < (unsigned)s.w;
-            [[maybe_unused]] const uint16_t *p = there ? from + ix * a.in.pixel + (each == 1 ? 0 : i % 2 * 4) : picture;
-#if __CUDA_ARCH__ >= 800
-            asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_at(to + row * g.row_halves + i * 4)), "l"(p),
-                         "r"(there ? 8 : 0) : "memory");
-#endif
+            const uint16_t *p = there ? from + ix * a.in.pixel + (each == 1 ? 0 : i % 2 * 4) : picture;
+            copy_ahead<8>(shared_at(to + row * g.row_halves + i * 4), p, there);
         }
     }
 }
@@ -89,11 +66,11 @@ __device__ static inline void sums_of(float (&d)[2][NT][4], const tachy_nn_conv 
             uint32_t u[2][4];
 #pragma unroll
             for (int m = 0; m < 2; m++)
-                matrices(u[m], left + 2 * (r * g.row_halves + m * 16 * step + at_row));
+                matrices_get(u[m], left + 2 * (r * g.row_halves + m * 16 * step + at_row));
 #pragma unroll
             for (int j = 0; j < NT; j += 2) {
                 uint32_t v[4];
-                matrices(v, right + 2 * (j * 8 * (g.depth + GAP) + k));
+                matrices_get(v, right + 2 * (j * 8 * (g.depth + GAP) + k));
 #pragma unroll
                 for (int m = 0; m < 2; m++) {
                     multiply<T>(d[m][j], u[m], v[0], v[1]);
@@ -152,9 +129,8 @@ template <typename T, int NT> __global__ void __launch_bounds__(THREADS, 2) conv
         int x = t % g.tiles_x * WIDE, y = t / g.tiles_x % g.tiles_y * HIGH, n = t / g.tiles_x / g.tiles_y;
         __syncthreads();
         load_input(a, g, input, n, y * s.stride_h - s.pad_top, x * s.stride_w - s.pad_left);
-#if __CUDA_ARCH__ >= 800
-        asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
+        copy_commit();
+        copy_wait<0>();
         __syncthreads();
         float d[2][NT][4] = {};
         sums_of<T, NT>(d, a, g, input, weights, warp, lane);
