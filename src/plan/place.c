@@ -238,6 +238,10 @@ static bool place_alias(struct placing *p, const struct tachy_node *n)
         return false;
     if (p->rules->own_types && x->dtype != n->out->dtype)
         return false;
+    if (p->rules->through && p->rules->through[n->out->id] && plan_is_dense(&in->v)) {
+        p->ref[n->out->id] = (struct plan_ref){in->base, in->offset, plan_view(n->out)};
+        return true;
+    }
     if (n->op == TACHY_OP_SLICE && is_step_slice(n) && x->nhwc == n->out->nhwc &&
         may_be_view(p, n->out)) {
         p->ref[n->out->id] = sub_view(p, in, n->out, n->attr.slice.start);
@@ -251,7 +255,7 @@ static bool place_alias(struct placing *p, const struct tachy_node *n)
     bool same = n->op == TACHY_OP_RESHAPE && plan_is_dense(&in->v) &&
                 (plan_changes_type(n) || ((!x->nhwc || plan_order_is_free(x)) &&
                                           (!n->out->nhwc || plan_order_is_free(n->out))));
-    bool turned = n->op == TACHY_OP_TRANSPOSE && (is_renaming(n, &in->v) || (p->rules->turns && p->rules->turns(n) && plan_is_dense(&in->v)));
+    bool turned = n->op == TACHY_OP_TRANSPOSE && is_renaming(n, &in->v);
     if (!same && !turned)
         return false;
     p->ref[n->out->id] = (struct plan_ref){in->base, in->offset, plan_view(n->out)};

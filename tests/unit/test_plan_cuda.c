@@ -730,10 +730,10 @@ static void attention(void)
     tachy_graph_add_output(g, make(TACHY_OP_MATMUL, product, value(2, SHAPE(10, 16)), y, numbers(2, SHAPE(16, 16)), NULL));
 }
 
-// Four products, a softmax, and one Transpose in front of the three parts: products read and write the others' results.
+// Products read queries, keys and values where the first one wrote them. In float16 three of the steps are one.
 TEST(attention_in_place)
 {
-    const struct tachy_plan_params params = {.kernels = &host_kernels};
+    struct tachy_plan_params params = {.kernels = &host_kernels};
     float *want = expected(attention), *single = on_gpu(attention, TACHY_PLAN_FP32), *half = on_gpu(attention, TACHY_PLAN_FP16);
     CHECK(off(single, want, 160) < 1e-5);
     CHECK(off(half, want, 160) < 5e-3);
@@ -752,6 +752,14 @@ TEST(attention_in_place)
             tachy_graph_add_output(g, n->out);
     p = opened(&params);
     CHECK_INT(steps_called(p, "Transpose"), 4);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+    attention();
+    params.precision = TACHY_PLAN_FP16;
+    p = opened(&params);
+    CHECK_INT(steps_of(p, CUDA_ATTENTION), 1);
+    CHECK_INT(steps_of(p, CUDA_CONV), 2);
+    CHECK_INT(steps_of(p, CUDA_SOFTMAX) + steps_of(p, CUDA_GEMM), 0);
     tachy_plan_close(&p);
     tachy_graph_close(&g);
 }
@@ -850,10 +858,14 @@ static void random_product(void)
 // Operands that random moves take out of one tensor.
 TEST(products_of_moved_parts)
 {
+    int attentions = 0;
     for (which = 1; which <= 60; which++) {
         float *want = expected(random_product), *single = on_gpu(random_product, TACHY_PLAN_FP32), *half = on_gpu(random_product, TACHY_PLAN_FP16);
         random_product();
         int64_t n = tachy_value_elements(g->out[0]);
+        struct tachy_plan *p = opened(&(struct tachy_plan_params){.precision = TACHY_PLAN_FP16, .kernels = &host_kernels});
+        attentions += steps_of(p, CUDA_ATTENTION);
+        tachy_plan_close(&p);
         tachy_graph_close(&g);
         double by[] = {off(single, want, n), off(half, want, n)};
         CHECK(by[0] < 1e-5 && by[1] < 1e-2);
@@ -863,6 +875,7 @@ TEST(products_of_moved_parts)
         free(single);
         free(half);
     }
+    CHECK_INT(attentions, 30);
 }
 
 // 3x3x3 with padding, as the front end reads it (provider/read_volumes.c).

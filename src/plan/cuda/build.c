@@ -149,11 +149,14 @@ static int label(struct cuda_plan *p, int from, enum tachy_plan_op op, const cha
     return TACHY_OK;
 }
 
-// A node's steps; those that a squeeze stands for have none.
+// A node's steps; those that a squeeze or attention stands for have none.
 static int steps_of_node(struct cuda_build *b, const struct tachy_node *n)
 {
     enum cuda_scaled_role role = CUDA_SCALED_CONV;
     struct cuda_scaled *s = cuda_scaled_of(b, n, &role);
+    struct cuda_attention attention;
+    if (cuda_attends(n, &attention))
+        return n == attention.end ? cuda_steps_attention(b, &attention) : TACHY_OK;
     if (s && s->mean && n == cuda_squeeze_ends(s))
         return cuda_steps_squeeze(b, s);
     if (s && role != CUDA_SCALED_CONV && role != CUDA_SCALED_DEPTHWISE)
@@ -253,7 +256,11 @@ int cuda_open(struct tachy_plan **out, const struct tachy_graph *g, const struct
     int err = cuda_find_lanes(&b);
     if (err == TACHY_OK)
         err = cuda_find_scaled(&b);
-    const struct plan_place_rules rules = {.own_types = true, .pixel = cuda_pixel, .joins = cuda_joins, .turns = cuda_turns, .beside = b.beside};
+    if (err == TACHY_OK)
+        err = cuda_find_seen(&b);
+    if (err == TACHY_OK)
+        cuda_keep_attention(&b);
+    const struct plan_place_rules rules = {.own_types = true, .pixel = cuda_pixel, .joins = cuda_joins, .through = b.through, .beside = b.beside};
     if (err == TACHY_OK)
         err = plan_place(&b.places, g, &rules);
     if (err == TACHY_OK) {
@@ -279,6 +286,7 @@ int cuda_open(struct tachy_plan **out, const struct tachy_graph *g, const struct
     free(b.scaled);
     free(b.lanes);
     free(b.beside);
+    free(b.through);
     p->params.choice = NULL; // the caller's
     *out = &p->base;
     if (err < 0)

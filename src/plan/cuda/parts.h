@@ -35,6 +35,7 @@ enum cuda_kind {
     CUDA_CUBIC,
     CUDA_CONV_INT8,
     CUDA_INT8,
+    CUDA_ATTENTION,
     CUDA_KINDS
 };
 
@@ -80,6 +81,7 @@ union cuda_args {
     struct tachy_nn_cubic cubic;
     struct tachy_nn_conv_int8 conv_int8;
     struct tachy_nn_int8 int8;
+    struct tachy_nn_attention attention;
 };
 
 struct cuda_step {
@@ -188,6 +190,7 @@ struct cuda_build {
     bool trial;
     struct cuda_lane *lanes;    // by the id of what a node makes
     struct plan_beside *beside; // likewise
+    bool *through;              // likewise: a move that is not done
     struct cuda_scaled *scaled; // convolutions with a scale
     int nb_scaled;
 };
@@ -270,8 +273,35 @@ int cuda_stem_pixel(const struct tachy_value *v);
 bool cuda_joins(const struct tachy_node *n);
 // True if a product of computed matrices also does the Transpose that reads it, and writes that node's output.
 bool cuda_product_joins(const struct tachy_node *n);
-// True if every product that reads the output of Transpose t can read its input instead.
-bool cuda_turns(const struct tachy_node *t);
+// Strides of a product's result in the dimensions in front of the matrices, in its Transpose's order if that is joined.
+// Returns the one between rows.
+int64_t cuda_result_strides(const struct tachy_node *n, int64_t *to);
+// True for a product of two computed matrices, or one that has no form as a convolution.
+bool cuda_is_product(const struct tachy_node *n);
+
+// seen.c: finds the moves (Reshape, Transpose, Slice) whose readers, all products, read what was moved instead. TACHY_ERR_NOMEM.
+int cuda_find_seen(struct cuda_build *b);
+bool cuda_is_seen_through(const struct cuda_build *b, const struct tachy_node *n); // of a placed value
+// True if the matrices of `v`, which lie in these steps, are evenly apart: one call multiplies them.
+bool cuda_is_one_batch(const struct tachy_value *v, const int64_t *stride);
+struct cuda_seen { // a matrix of a product, or several, within a value
+    const struct tachy_value *v;
+    int64_t offset, stride[TACHY_MAX_RANK]; // elements
+    bool by_columns;                        // those of a column are adjacent, not those of a row
+};
+struct cuda_seen cuda_look(const struct cuda_build *b, const struct tachy_value *v);
+static inline cuda_address cuda_seen_at(const struct cuda_build *b, const struct cuda_seen *s)
+{
+    return cuda_tensor(b, s->v).data + (cuda_address)s->offset * tachy_dtype_size(s->v->dtype);
+}
+
+// attention.c: softmax of a product, times a third matrix: one step (cuda/nn/attention.h), that of `end`.
+struct cuda_attention {
+    const struct tachy_node *scores, *shares, *end;
+};
+bool cuda_attends(const struct tachy_node *n, struct cuda_attention *a); // whether n is one of them
+void cuda_keep_attention(struct cuda_build *b); // keeps what they read until the end
+int cuda_steps_attention(struct cuda_build *b, const struct cuda_attention *a);
 
 // A convolution's weights as most of its kernels want them. 0: out of memory.
 cuda_address cuda_conv_weights(struct cuda_build *b, const struct tachy_node *n, enum tachy_dtype t);

@@ -36,6 +36,7 @@ static const uint16_t addresses[CUDA_KINDS][ADDRESSES] = {
     [CUDA_CONV_INT8] = {AT(conv_int8.in.data), AT(conv_int8.out.data), AT(conv_int8.add.data), AT(conv_int8.weights),
                         AT(conv_int8.multiplier), AT(conv_int8.bias)},
     [CUDA_INT8] = {AT(int8.a.data), AT(int8.b.data), AT(int8.out.data), AT(int8.table)},
+    [CUDA_ATTENTION] = {AT(attention.q.data), AT(attention.k.data), AT(attention.v.data), AT(attention.out.data)},
     [CUDA_GRID_SAMPLE] = {AT(grid_sample.src), AT(grid_sample.dst), AT(grid_sample.grid)},
 };
 
@@ -122,6 +123,7 @@ int cuda_launch(const struct cuda_plan *p, const struct cuda_step *s, struct cud
     case CUDA_CUBIC: return k->cubic(&a.cubic, stream);
     case CUDA_CONV_INT8: a.conv_int8.variant = way.variant; return k->conv_int8(&a.conv_int8, stream);
     case CUDA_INT8: return k->int8(&a.int8, stream);
+    case CUDA_ATTENTION: return k->attention(&a.attention, stream);
     case CUDA_KINDS: break;
     }
     return CUDA_INVALID_VALUE;

@@ -23,7 +23,11 @@ static bool resize_joins(const struct tachy_node *n)
     return turned && n->out->nhwc && !t->out->nhwc && n->out->uses == 1;
 }
 
-bool cuda_joins(const struct tachy_node *n) { return resize_joins(n) || cuda_product_joins(n); }
+bool cuda_joins(const struct tachy_node *n)
+{
+    struct cuda_attention a;
+    return resize_joins(n) || cuda_product_joins(n) || (cuda_attends(n, &a) && n != a.end);
+}
 
 // Weights and places along an axis, among the weights. 0: out of memory.
 static cuda_address cubic_taps(struct cuda_build *b, const struct tachy_node *n, int axis)

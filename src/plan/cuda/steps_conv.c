@@ -206,15 +206,7 @@ static int steps_constant(struct cuda_build *b, const struct tachy_node *n)
     return TACHY_OK;
 }
 
-// A matrix of type `t`, a constant among the weights. False: out of memory.
-static bool matrix(struct cuda_build *b, const struct tachy_value *v, enum tachy_dtype t, cuda_address *at)
-{
-    *at = v->data ? cuda_floats(b, t, v->data, tachy_value_elements(v)) : cuda_tensor(b, v).data;
-    return *at;
-}
-
-// cuBLASLt multiplies two computed matrices, or what has no form as a convolution.
-static bool is_product(const struct tachy_node *n)
+bool cuda_is_product(const struct tachy_node *n)
 {
     const struct tachy_value *w = n->in[1], *bias = cuda_input(n, 2);
     bool constant = w->data && tachy_value_elements(w) == rows_of(w) * columns_of(w);
@@ -223,33 +215,22 @@ static bool is_product(const struct tachy_node *n)
     return !constant || !columns || n->in[0]->data || n->attr.matmul.trans_a;
 }
 
-// True if the elements along the axis `last`, counted from the end, are adjacent, and lines along it are apart.
-static bool is_near(const struct tachy_value *v, const ptrdiff_t *stride, int last, int other)
+// Strides of a product's result in the dimensions in front of the matrices, perhaps as Transpose t orders them. Returns
+// the one between rows.
+static int64_t strides_as(const struct tachy_node *n, const struct tachy_node *t, int64_t *to)
 {
-    return stride[v->rank - last] == 1 && stride[v->rank - other] >= v->shape[v->rank - last];
-}
-
-// From element to element of what Transpose makes, within its input: matrices whose rows or columns lie close together.
-static bool turned_strides(const struct tachy_node *t, ptrdiff_t *stride)
-{
-    const struct tachy_value *x = t->in[0], *y = t->out;
     ptrdiff_t own[TACHY_MAX_RANK];
-    if (t->op != TACHY_OP_TRANSPOSE || y->rank < 2 || x->nhwc || y->nhwc || x->data || x->dtype != y->dtype)
-        return false;
-    plan_strides(x, NULL, own);
-    for (int i = 0; i < y->rank; i++)
-        stride[i] = own[t->attr.perm[i]];
-    return is_near(y, stride, 1, 2) || is_near(y, stride, 2, 1);
-}
-
-bool cuda_turns(const struct tachy_node *t)
-{
-    ptrdiff_t stride[TACHY_MAX_RANK];
-    bool turns = turned_strides(t, stride);
-    int products = 0;
-    for (const struct tachy_use *u = t->out->used; u && turns; u = u->next, products++)
-        turns = u->by->op == TACHY_OP_MATMUL && u - u->by->use < 2 && is_product(u->by) && u->by->out->dtype == t->out->dtype;
-    return turns && products && products == t->out->uses; // the graph's output is a use too
+    int rank = n->out->rank;
+    int64_t row = 0;
+    plan_strides(t ? t->out : n->out, NULL, own);
+    for (int i = 0; i < rank; i++) {
+        int d = t ? t->attr.perm[i] : i;
+        if (d < rank - 2)
+            to[d] = n->out->shape[d] == 1 ? 0 : own[i];
+        else if (d == rank - 2)
+            row = own[i];
+    }
+    return row;
 }
 
 // False for a Transpose that only moves dimensions of one element: its output is its input.
@@ -269,11 +250,18 @@ static bool reorders(const struct tachy_node *t)
 bool cuda_product_joins(const struct tachy_node *n)
 {
     const struct tachy_node *t = n->next;
+    int64_t stride[TACHY_MAX_RANK];
+    struct cuda_attention a;
     int last = n->out->rank - 1;
-    return n->op == TACHY_OP_MATMUL && is_product(n) && !cuda_input(n, 2) && !n->attr.act.act && t && t->op == TACHY_OP_TRANSPOSE &&
-           t->in[0] == n->out && n->out->uses == 1 && t->attr.perm[last] == last && !n->out->nhwc && !t->out->nhwc &&
-           t->out->dtype == n->out->dtype && reorders(t);
+    if (n->op != TACHY_OP_MATMUL || !cuda_is_product(n) || cuda_input(n, 2) || n->attr.act.act || !t || t->op != TACHY_OP_TRANSPOSE ||
+        t->in[0] != n->out || n->out->uses != 1 || t->attr.perm[last] != last || n->out->nhwc || t->out->nhwc || t->out->dtype != n->out->dtype ||
+        !reorders(t))
+        return false;
+    strides_as(n, t, stride);
+    return cuda_is_one_batch(n->out, stride) || cuda_attends(n, &a);
 }
+
+int64_t cuda_result_strides(const struct tachy_node *n, int64_t *to) { return strides_as(n, cuda_product_joins(n) ? n->next : NULL, to); }
 
 // One call for the matrices along the longest dimension in front of them, a call for each element of the others.
 static int product(struct cuda_build *b, const struct cuda_walk *batches, const struct tachy_nn_gemm_shape *shape,
@@ -315,57 +303,35 @@ static int product(struct cuda_build *b, const struct cuda_walk *batches, const 
     return TACHY_OK;
 }
 
-// Distances in elements between matrices of `v` along the dimensions of `y`; returns the one between rows. *by_columns:
-// it is between columns instead.
-static int64_t matrix_strides(const struct cuda_build *b, const struct tachy_value *v, const struct tachy_value *y, int64_t *to, bool *by_columns)
+// Where operand `i` lies, constants in type `t`, and the distances in elements between its matrices along the dimensions
+// of the result. Sets the one between rows, or between columns. False: out of memory.
+static bool operand(struct cuda_build *b, const struct tachy_node *n, int i, cuda_address *at, int64_t *to, int64_t *row, bool *by_columns)
 {
-    const struct tachy_node *t = v->made_by;
-    ptrdiff_t stride[TACHY_MAX_RANK];
-    const struct plan_ref *at = &b->places.ref[v->id], *from = v->data || !t || !t->nb_in ? NULL : &b->places.ref[t->in[0]->id];
-    bool turned = from && from->base == at->base && from->offset == at->offset && turned_strides(t, stride);
-    if (!turned)
-        plan_strides(v, NULL, stride);
+    const struct tachy_value *v = n->in[i], *y = n->out;
+    const struct cuda_seen seen = cuda_look(b, v);
+    *at = v->data ? cuda_floats(b, y->dtype, v->data, tachy_value_elements(v)) : cuda_seen_at(b, &seen);
     for (int d = y->rank - 3, k = v->rank - 3; d >= 0; d--, k--)
-        to[d] = k < 0 || v->shape[k] == 1 ? 0 : stride[k];
-    *by_columns = !is_near(v, stride, 1, 2);
-    return stride[v->rank - (*by_columns ? 1 : 2)];
-}
-
-// Strides of a matrix product's result: in its Transpose's order, if that is joined.
-static int64_t result_strides(const struct tachy_node *n, int64_t *to)
-{
-    const struct tachy_node *t = cuda_product_joins(n) ? n->next : NULL;
-    ptrdiff_t own[TACHY_MAX_RANK];
-    int rank = n->out->rank;
-    int64_t row = 0;
-    plan_strides(t ? t->out : n->out, NULL, own);
-    for (int i = 0; i < rank; i++) {
-        int d = t ? t->attr.perm[i] : i;
-        if (d < rank - 2)
-            to[d] = n->out->shape[d] == 1 ? 0 : own[i];
-        else if (d == rank - 2)
-            row = own[i];
-    }
-    return row;
+        to[d] = k < 0 || v->shape[k] == 1 ? 0 : seen.stride[k];
+    *by_columns = seen.by_columns;
+    *row = seen.stride[v->rank - (seen.by_columns ? 1 : 2)];
+    return *at;
 }
 
 // A product of any two matrices; the end of the product is a separate step.
 static int steps_product(struct cuda_build *b, const struct tachy_node *n)
 {
-    const struct tachy_value *x = n->in[0], *w = n->in[1], *y = n->out;
+    const struct tachy_value *x = n->in[0], *y = n->out;
     bool trans_a = n->attr.matmul.trans_a, trans_b = n->attr.matmul.trans_b;
     bool x_turned, w_turned;
     struct tachy_nn_gemm_io io = {.y = cuda_tensor(b, cuda_product_joins(n) ? n->next->out : y).data};
     struct cuda_walk batches = {.rank = y->rank - 2, .nb = 3};
-    if (!matrix(b, x, y->dtype, &io.x) || !matrix(b, w, y->dtype, &io.w))
-        return TACHY_ERR_NOMEM;
     memcpy(batches.dim, y->shape, sizeof(batches.dim));
     struct tachy_nn_gemm_shape shape = {
         .m = rows_of(y), .n = columns_of(y), .k = trans_a ? rows_of(x) : columns_of(x), .alpha = n->attr.matmul.alpha,
         .dtype = y->dtype};
-    shape.y_row = result_strides(n, batches.step[0]);
-    shape.x_row = matrix_strides(b, x, y, batches.step[1], &x_turned);
-    shape.w_row = matrix_strides(b, w, y, batches.step[2], &w_turned);
+    shape.y_row = cuda_result_strides(n, batches.step[0]);
+    if (!operand(b, n, 0, &io.x, batches.step[1], &shape.x_row, &x_turned) || !operand(b, n, 1, &io.w, batches.step[2], &shape.w_row, &w_turned))
+        return TACHY_ERR_NOMEM;
     shape.x_by_columns = trans_a != x_turned;
     shape.w_by_rows = trans_b == w_turned;
     int err = product(b, &batches, &shape, &io);
@@ -374,5 +340,5 @@ static int steps_product(struct cuda_build *b, const struct tachy_node *n)
 
 int cuda_steps_matmul(struct cuda_build *b, const struct tachy_node *n)
 {
-    return is_product(n) ? steps_product(b, n) : steps_constant(b, n);
+    return cuda_is_product(n) ? steps_product(b, n) : steps_constant(b, n);
 }
