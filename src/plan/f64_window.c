@@ -157,6 +157,8 @@ void f64_matmul(const struct f64_node *f)
         for (int64_t i = 0; i < tachy_value_elements(y); i++, f64_walk_next(&add))
             f->out[i] += f->in[2][add.at[0]];
     }
+    for (int64_t i = 0; f64_in(f, 3) && i < tachy_value_elements(y); i++)
+        f->out[i] += f->in[3][i];
     f64_act_all(f, -1);
 }
 

@@ -16,7 +16,7 @@
     X(CONV, "Conv", 2, 6)         /* x, weights [out][in/groups][kh][kw], bias, added, scale of    \
                                      x's channels [n][c][1][1], slope of PRelu; conv */            \
     X(DECONV, "ConvTranspose", 2, 3) /* x, weights [in][out/groups][kh][kw], bias; conv */         \
-    X(MATMUL, "MatMul", 2, 3)     /* a, b, bias; matmul */                                         \
+    X(MATMUL, "MatMul", 2, 4)     /* a, b, bias, added (of the result's shape, if b is a constant matrix); matmul */ \
     X(UNARY, "Unary", 1, 2)       /* x, slope of PRelu; act */                                     \
     X(BINARY, "Binary", 2, 2)     /* a, b, broadcast as in ONNX; binary */                         \
     X(CONCAT, "Concat", 1, 64)    /* axis */                                                       \

@@ -441,6 +441,8 @@ static const char *check_matmul(const struct tachy_node *n)
         if ((p != q && p != 1 && q != 1) || (i <= y->rank ? y->shape[y->rank - i] : 1) != (p == 1 ? q : p))
             return "batches that do not fit";
     }
+    if (n->nb_in > 3 && n->in[3] && (!b->data || !tachy_value_same_shape(n->in[3], y)))
+        return "an added tensor of another shape";
     return n->nb_in > 2 && n->in[2] && !broadcasts(n->in[2], y) ? "a bias that does not stretch" : NULL;
 }
 

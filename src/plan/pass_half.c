@@ -12,9 +12,9 @@ const char *const tachy_plan_precisions[] = {[TACHY_PLAN_FP32] = "fp32", [TACHY_
 static bool is_strict(const struct tachy_node *n, int i)
 {
     switch (n->op) {
-    case TACHY_OP_CONV: return i == 0 || i == 1 || i == 3;
-    case TACHY_OP_DECONV:
-    case TACHY_OP_MATMUL: return i < 2;
+    case TACHY_OP_CONV:
+    case TACHY_OP_MATMUL: return i == 0 || i == 1 || i == 3;
+    case TACHY_OP_DECONV: return i < 2;
     case TACHY_OP_RESIZE: return i < 2;
     case TACHY_OP_POOL:
     case TACHY_OP_LAYER_NORM:
@@ -112,8 +112,8 @@ static int widen(struct tachy_graph *g, struct tachy_node *n, enum tachy_dtype t
 static int narrow_result(struct half *h, struct tachy_node *n)
 {
     bool single = n->out->id < h->nb && h->single[n->out->id];
-    if (n->out->dtype != TACHY_F32)
-        return TACHY_OK;
+    if (n->out->dtype != TACHY_F32 || (n->op == TACHY_OP_RESHAPE && n->in[0]->dtype == TACHY_F32 && !n->in[0]->made_by))
+        return TACHY_OK; // an input in another shape is an address
     if (!single && !is_output(h->g, n->out)) {
         n->out->dtype = grows(n) ? TACHY_F32 : h->type;
         return TACHY_OK;

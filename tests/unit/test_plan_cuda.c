@@ -780,6 +780,70 @@ static struct tachy_value *turn(struct tachy_value *x, int rank, const int *perm
     return make(TACHY_OP_TRANSPOSE, a, value(rank, shape), x, NULL, NULL);
 }
 
+static struct tachy_value *dense(struct tachy_value *x, int columns, bool flat)
+{
+    const struct tachy_plan_attr a = {.matmul = {.alpha = 1}};
+    int64_t k = x->shape[x->rank - 1], shape[3] = {x->shape[0], x->shape[1], columns}, rows[] = {tachy_value_elements(x) / k, k};
+    struct tachy_value *w = numbers(2, SHAPE(k, columns)), *bias = numbers(1, SHAPE(columns));
+    for (int64_t i = 0; i < k * columns; i++) // as layers have them: no larger results than inputs
+        ((float *)(uintptr_t)w->data)[i] /= sqrtf((float)k);
+    if (!flat)
+        return make(TACHY_OP_MATMUL, a, value(3, shape), x, w, bias);
+    return reshape(make(TACHY_OP_MATMUL, a, value(2, SHAPE(rows[0], columns)), reshape(x, 2, rows), w, bias), 3, shape);
+}
+
+static struct tachy_value *norm(struct tachy_value *x)
+{
+    struct tachy_plan_attr a = {.norm = {.epsilon = 1e-6f}};
+    int64_t n = x->shape[x->rank - 1];
+    return make(TACHY_OP_LAYER_NORM, a, like(x), x, numbers(1, &n), numbers(1, &n));
+}
+
+// A vision transformer with one layer, as PyTorch exports it: two pictures of 2x3 patches, two heads of 8.
+static void transformer(void)
+{
+    begin();
+    const int planes[] = {0, 2, 1}, rows[] = {1, 0, 2}, parts[] = {2, 0, 1, 3}, heads[] = {1, 2, 0, 3}, keys[] = {1, 2, 3, 0}, back[] = {2, 0, 1, 3};
+    const struct tachy_plan_attr patch = {.conv = {{8, 8}, {8, 8}, {1, 1}, {0}, 1, {0}}}, product = {.matmul = {.alpha = 1}};
+    struct tachy_value *part[3], *x = make(TACHY_OP_CONV, patch, VALUE(2, 16, 2, 3), input(4, SHAPE(2, 3, 16, 24)), NUMBERS(16, 3, 8, 8), NUMBERS(16));
+    x = turn(reshape(x, 3, SHAPE(2, 16, 6)), 3, planes);
+    struct tachy_value *y = reshape(dense(turn(norm(x), 3, rows), 48, true), 4, SHAPE(6, 2, 3, 16));
+    y = turn(y, 4, parts);
+    for (int i = 0; i < 3; i++) {
+        struct tachy_plan_attr cut = {.slice = {.start = {i}, .step = {1, 1, 1, 1}}};
+        part[i] = make(TACHY_OP_SLICE, cut, VALUE(1, 6, 2, 16), y, NULL, NULL);
+        part[i] = turn(reshape(part[i], 4, SHAPE(6, 2, 2, 8)), 4, i == 1 ? keys : heads);
+    }
+    y = make(TACHY_OP_MATMUL, product, VALUE(2, 2, 6, 6), binary(TACHY_PLAN_MUL, part[0], number(0.35f)), part[1], NULL);
+    y = make(TACHY_OP_MATMUL, product, VALUE(2, 2, 6, 8), make(TACHY_OP_SOFTMAX, (struct tachy_plan_attr){.axis = 3}, like(y), y, NULL, NULL), part[2], NULL);
+    y = dense(reshape(turn(y, 4, back), 3, SHAPE(6, 2, 16)), 16, true);
+    x = binary(TACHY_PLAN_ADD, turn(y, 3, rows), x);
+    y = dense(unary(TACHY_PLAN_GELU, dense(norm(x), 64, false)), 16, false);
+    tachy_graph_add_output(g, binary(TACHY_PLAN_ADD, x, y));
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+// Windows are gathered, then each layer is two norms, four products that add and end in a function, and attention.
+TEST(transformer_layer)
+{
+    const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
+    float *want = expected(transformer), *single = on_gpu(transformer, TACHY_PLAN_FP32), *half = on_gpu(transformer, TACHY_PLAN_FP16);
+    CHECK(off(single, want, 192) < 1e-5);
+    CHECK(off(half, want, 192) < 1e-2);
+    free(want);
+    free(single);
+    free(half);
+    transformer();
+    struct tachy_plan *p = opened(&params);
+    CHECK_INT(steps_of(p, CUDA_CONV), 5);
+    CHECK_INT(steps_of(p, CUDA_LAYER_NORM), 2);
+    CHECK_INT(steps_of(p, CUDA_ATTENTION), 1);
+    CHECK_INT(steps_of(p, CUDA_POINTWISE), 2); // the windows, and the output as float32
+    CHECK_INT(steps(p), 10);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+
 static int dice(int n) { return (int)(noise() * 0.499f * (float)n + 0.5f * (float)n) % n; }
 
 static void shuffled(int *perm, int rank)
@@ -933,5 +997,5 @@ TEST(volumes_stay_turned)
     tachy_graph_close(&g);
 }
 
-TEST_MAIN(TEST_CASE(attention_in_place), TEST_CASE(products_of_moved_parts), TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(known_kernels), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite), TEST_CASE(gates_of_a_decoder), TEST_CASE(odd_channels), TEST_CASE(pixels_of_a_first_convolution), TEST_CASE(pairs_of_convolutions), TEST_CASE(branches_side_by_side),
+TEST_MAIN(TEST_CASE(attention_in_place), TEST_CASE(transformer_layer), TEST_CASE(products_of_moved_parts), TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(known_kernels), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite), TEST_CASE(gates_of_a_decoder), TEST_CASE(odd_channels), TEST_CASE(pixels_of_a_first_convolution), TEST_CASE(pairs_of_convolutions), TEST_CASE(branches_side_by_side),
           TEST_CASE(precision), TEST_CASE(scale_by_channel), TEST_CASE(groups), TEST_CASE(volumes_stay_turned), TEST_CASE(half_on_a_cpu))

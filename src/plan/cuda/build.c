@@ -360,23 +360,27 @@ static const char *choice(const struct tachy_plan *plan) { return ((const struct
 // Rows are not summed on the way: that pass is left out.
 static const struct tachy_plan_pass *passes(const struct tachy_plan_params *p)
 {
-#define PASSES                                                                                                    \
-    {"levels", tachy_plan_levels}, {"bytes", cuda_bytes}, {"turned", tachy_plan_turned}, {"common", tachy_plan_common}, {"pixels", cuda_pixels}, {"focus", tachy_plan_focus}, \
+#define PASSES(...)                                                                                               \
+    {"levels", tachy_plan_levels}, {"bytes", cuda_bytes}, {"turned", tachy_plan_turned}, {"common", tachy_plan_common}, {"pixels", cuda_pixels}, {"patches", cuda_patches}, {"focus", tachy_plan_focus}, \
         {"heads", tachy_plan_heads}, {"pools", tachy_plan_pools}, {"shuffle", tachy_plan_shuffle},                 \
         {"moves", tachy_plan_moves}, {"activations", tachy_plan_activations}, {"gelu", tachy_plan_gelu},           \
         {"prelu", tachy_plan_prelu}, {"groups", cuda_groups}, {"affine", tachy_plan_affine},                      \
         {"pad", tachy_plan_pad},                                                                                   \
         {"resize", tachy_plan_resize}, {"mean", tachy_plan_mean}, {"fuse", tachy_plan_fuse},                       \
-        {"factors", tachy_plan_factors}, {"deconv", tachy_plan_deconv}, {"blocks", tachy_plan_shuffle}, {"scale", tachy_plan_scale_whole},            \
+        {"factors", tachy_plan_factors}, __VA_ARGS__ {"sums", cuda_sums}, {"deconv", tachy_plan_deconv}, {"blocks", tachy_plan_shuffle}, {"scale", tachy_plan_scale_whole},            \
         {"dead", tachy_plan_dead}, {"single", cuda_single}, {"layout", tachy_plan_layout}
-    static const struct tachy_plan_pass single[] = {PASSES, {NULL, NULL}};
-    static const struct tachy_plan_pass half[] = {PASSES, {"half", tachy_plan_half}, {NULL, NULL}};
-    static const struct tachy_plan_pass bfloat[] = {PASSES, {"half", tachy_plan_bfloat}, {NULL, NULL}};
-    static const struct tachy_plan_pass int8[] = {{"int8", tachy_plan_int8}, PASSES, {"half", tachy_plan_half}, {NULL, NULL}};
+#define ROWS {"rows", cuda_rows}, // attention of 16 bits reads rows in any order
+    static const struct tachy_plan_pass single[] = {PASSES(), {NULL, NULL}};
+    static const struct tachy_plan_pass mixed[] = {PASSES(ROWS), {NULL, NULL}};
+    static const struct tachy_plan_pass half[] = {PASSES(ROWS), {"half", tachy_plan_half}, {NULL, NULL}};
+    static const struct tachy_plan_pass bfloat[] = {PASSES(ROWS), {"half", tachy_plan_bfloat}, {NULL, NULL}};
+    static const struct tachy_plan_pass int8[] = {{"int8", tachy_plan_int8}, PASSES(), {"half", tachy_plan_half}, {NULL, NULL}};
+#undef ROWS
 #undef PASSES
     switch (p ? p->precision : TACHY_PLAN_FP32) {
     case TACHY_PLAN_FP16: return half;
     case TACHY_PLAN_BF16: return bfloat;
+    case TACHY_PLAN_MIXED: return mixed;
     case TACHY_PLAN_INT8: return int8;
     default: return single;
     }

@@ -328,6 +328,9 @@ const char *cuda_refuses(const struct tachy_node *n);
 tachy_plan_pass_fn cuda_bytes; // bytes along an axis as floats (bytes.c)
 tachy_plan_pass_fn cuda_pixels; // first convolutions of pictures whose channels lie last (pixels.c)
 tachy_plan_pass_fn cuda_single; // convolutions to one channel (single.c)
+tachy_plan_pass_fn cuda_patches; // convolutions of windows side by side as products (patches.c)
+tachy_plan_pass_fn cuda_rows; // where rows are turned (rows.c)
+tachy_plan_pass_fn cuda_sums; // sums with products (rows.c)
 tachy_plan_pass_fn cuda_groups; // group normalisation as layer normalisation (groups.c)
 
 // run.c

@@ -200,6 +200,8 @@ static int steps_constant(struct cuda_build *b, const struct tachy_node *n)
     c->out = tachy_nn_dense(cuda_tensor(b, n->out).data, rows, 1, columns);
     c->weights = cuda_put(b, (struct cuda_put){.from = w->data, .dtype = c->dtype, .rows = columns, .taps = 1, .columns = k, .row = k,
                                                .row_step = t ? k : 1, .column_step = t ? 1 : columns, .factor = n->attr.matmul.alpha});
+    if (cuda_input(n, 3))
+        c->epilogue.add = tachy_nn_dense(cuda_tensor(b, n->in[3]).data, rows, 1, columns);
     if (!c->weights || !set_bias(b, s, cuda_input(n, 2), columns) || !cuda_act(b, n, NULL, &c->epilogue.act))
         return TACHY_ERR_NOMEM;
     set_product(s, true);

@@ -1,0 +1,162 @@
+#include "plan/cuda/parts.h"
+#include "plan/pass_parts.h"
+
+// Products with constant weights work row by row, so they may run before a Transpose of rows as well as after it. A
+// Transpose in front of a product goes behind it if another move follows there, one behind it goes in front if what it
+// then moves is a Transpose too: moves meet, and become one, or none (seen.c). And a tensor that is added to a product's
+// result becomes the product's fourth input.
+
+static bool is_rows(const struct tachy_node *n)
+{
+    return n->op == TACHY_OP_MATMUL && !cuda_is_product(n) && n->in[0]->dtype == TACHY_F32 && !cuda_input(n, 3) &&
+           (!cuda_input(n, 2) || n->in[2]->rank == 1);
+}
+
+// True if a Transpose leaves each row as it is.
+static bool turns_rows(const struct tachy_node *n)
+{
+    int last = n->out->rank - 1;
+    return n->op == TACHY_OP_TRANSPOSE && last >= 1 && n->attr.perm[last] == last && n->in[0]->dtype == TACHY_F32;
+}
+
+static bool keeps_rows(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    return n->op == TACHY_OP_RESHAPE && x->dtype == y->dtype && x->rank >= 1 && y->rank >= 2 && x->shape[x->rank - 1] == y->shape[y->rank - 1];
+}
+
+static struct tachy_value *put(struct tachy_graph *g, struct tachy_node *before, const struct tachy_node *like, const struct tachy_plan_attr *attr,
+                               struct tachy_value *const *in, int nb_in, int rank, const int64_t *shape)
+{
+    struct tachy_value *y = in[0] ? tachy_graph_value(g, NULL, TACHY_F32, rank, shape) : NULL;
+    return y && tachy_graph_node(g, before, like->op, like->name, attr, in, nb_in, y) ? y : NULL;
+}
+
+static struct tachy_value *reshaped(struct tachy_graph *g, struct tachy_node *before, struct tachy_value *v, int rank, const int64_t *shape)
+{
+    const struct tachy_node like = {.op = TACHY_OP_RESHAPE, .name = before->name};
+    return put(g, before, &like, NULL, &v, 1, rank, shape);
+}
+
+// The product of `x`, whose rows are in another order.
+static struct tachy_value *product_of(struct tachy_graph *g, const struct tachy_node *n, struct tachy_node *before, struct tachy_value *x)
+{
+    struct tachy_value *in[4] = {x, n->in[1], cuda_input(n, 2), NULL};
+    int64_t shape[TACHY_MAX_RANK] = {0};
+    if (!x)
+        return NULL;
+    memcpy(shape, x->shape, sizeof(shape));
+    shape[x->rank - 1] = n->out->shape[n->out->rank - 1];
+    return put(g, before, n, &n->attr, in, TACHY_MIN(n->nb_in, 3), x->rank, shape);
+}
+
+// Transpose, perhaps Reshape, product n, another move: the product goes first.
+static int sink(struct tachy_graph *g, struct tachy_node *n)
+{
+    const struct tachy_node *user = tachy_value_user(n->out), *by = pass_maker(n->in[0], n);
+    by = by && keeps_rows(by) ? pass_maker(by->in[0], by) : by;
+    if (!user || (user->op != TACHY_OP_RESHAPE && user->op != TACHY_OP_TRANSPOSE) || !by || !turns_rows(by))
+        return TACHY_OK;
+    int64_t shape[TACHY_MAX_RANK];
+    memcpy(shape, by->out->shape, sizeof(shape));
+    shape[by->out->rank - 1] = n->out->shape[n->out->rank - 1];
+    struct tachy_value *v = product_of(g, n, n, by->in[0]);
+    v = v ? put(g, n, by, &by->attr, &v, 1, by->out->rank, shape) : NULL;
+    v = v ? reshaped(g, n, v, n->out->rank, n->out->shape) : NULL;
+    if (!v)
+        return TACHY_ERR_NOMEM;
+    pass_rewritten(g, n, v);
+    return TACHY_OK;
+}
+
+// Transpose, Reshape that joins the last dimensions, product n, perhaps Reshape, Transpose t of rows: t goes first, on
+// what the first Transpose makes.
+static int hoist(struct tachy_graph *g, struct tachy_node *n)
+{
+    struct tachy_node *t = tachy_value_user(n->out), *by = pass_maker(n->in[0], n);
+    t = t && keeps_rows(t) ? tachy_value_user(t->out) : t;
+    struct tachy_value *x = by && by->op == TACHY_OP_RESHAPE ? by->in[0] : NULL;
+    if (!t || !turns_rows(t) || !x || !x->made_by || x->made_by->op != TACHY_OP_TRANSPOSE || x->dtype != TACHY_F32 || !tachy_value_user(x) ||
+        x->rank < t->out->rank)
+        return TACHY_OK;
+    int rank = t->out->rank, rows = rank - 1;
+    struct tachy_plan_attr turn = {0};
+    int64_t shape[TACHY_MAX_RANK] = {0}, joined[TACHY_MAX_RANK] = {0}, depth = 1;
+    for (int i = 0; i < x->rank; i++) {
+        turn.perm[i] = i < rows ? t->attr.perm[i] : i;
+        shape[i] = x->shape[turn.perm[i]];
+        joined[TACHY_MIN(i, rows)] = i < rows ? shape[i] : depth * shape[i];
+        depth = i < rows ? 1 : depth * shape[i];
+        if (i < rows && x->shape[i] != t->in[0]->shape[i])
+            return TACHY_OK;
+    }
+    if (depth != n->in[0]->shape[n->in[0]->rank - 1])
+        return TACHY_OK;
+    struct tachy_value *v = put(g, t, t, &turn, &x, 1, x->rank, shape);
+    v = v ? reshaped(g, t, v, rank, joined) : NULL;
+    v = product_of(g, n, t, v);
+    if (!v)
+        return TACHY_ERR_NOMEM;
+    pass_rewritten(g, t, v);
+    return TACHY_OK;
+}
+
+// The product that makes v, perhaps through Reshape, for one user only.
+static struct tachy_node *product_behind(const struct tachy_value *v, const struct tachy_node *user)
+{
+    struct tachy_node *n = pass_maker(v, user);
+    if (n && n->op == TACHY_OP_RESHAPE && n->in[0]->dtype == v->dtype)
+        n = pass_maker(n->in[0], n);
+    return n && is_rows(n) && !n->attr.act.act ? n : NULL;
+}
+
+static int add(struct tachy_graph *g, struct tachy_node *n)
+{
+    for (int i = 1; i >= 0; i--) {
+        struct tachy_node *p = product_behind(n->in[i], n);
+        struct tachy_value *added = n->in[1 - i];
+        if (!p || added->data || added->dtype != TACHY_F32 || !tachy_value_same_shape(added, n->out) || !tachy_value_same_shape(n->in[i], n->out))
+            continue;
+        struct tachy_plan_attr attr = p->attr;
+        attr.act = n->attr.act;
+        const struct tachy_value *y = p->out;
+        bool reshapes = !tachy_value_same_shape(y, n->out);
+        struct tachy_value *in[] = {p->in[0], p->in[1], cuda_input(p, 2), reshapes ? reshaped(g, n, added, y->rank, y->shape) : added};
+        struct tachy_value *v = in[3] ? put(g, n, p, &attr, in, 4, y->rank, y->shape) : NULL;
+        v = v && reshapes ? reshaped(g, n, v, n->out->rank, n->out->shape) : v;
+        if (!v)
+            return TACHY_ERR_NOMEM;
+        pass_rewritten(g, n, v);
+        return TACHY_OK;
+    }
+    return TACHY_OK;
+}
+
+int cuda_rows(struct tachy_graph *g)
+{
+    int err = TACHY_OK;
+    for (struct tachy_node *n = g->first, *next; n && err == TACHY_OK; n = next) {
+        next = n->next;
+        if (is_rows(n))
+            err = sink(g, n);
+    }
+    for (struct tachy_node *n = g->last, *next; n && err == TACHY_OK; n = next) {
+        next = n->prev;
+        if (is_rows(n))
+            err = hoist(g, n);
+    }
+    return err < 0 ? err : tachy_plan_dead(g);
+}
+
+int cuda_sums(struct tachy_graph *g)
+{
+    int err = TACHY_OK;
+    for (struct tachy_node *n = g->first, *next; n && err == TACHY_OK; n = next) {
+        next = n->next;
+        if (n->op == TACHY_OP_BINARY && n->attr.binary == TACHY_PLAN_ADD && n->out->dtype == TACHY_F32)
+            err = add(g, n);
+    }
+    if (err == TACHY_OK)
+        err = tachy_plan_dead(g);
+    return err < 0 ? err : tachy_plan_moves(g);
+}
