@@ -222,8 +222,9 @@ static void reduce(struct check *c)
 
 static void softmax(struct check *c)
 {
-    struct tachy_nn_softmax a = {.outer = check_range(c, 1, 5), .n = check_range(c, 1, 150), .inner = check_range(c, 1, 60),
-                                 .log = check_range(c, 0, 1), .dtype = nn_floats(c)};
+    bool rows = check_range(c, 0, 1); // whose elements lie side by side, some of them long
+    struct tachy_nn_softmax a = {.outer = check_range(c, 1, rows ? 40 : 5), .n = rows ? 2 * check_range(c, 1, check_range(c, 0, 1) ? 40 : 3000) : check_range(c, 1, 150),
+                                 .inner = rows ? 1 : check_range(c, 1, 60), .log = check_range(c, 0, 1), .dtype = nn_floats(c)};
     a.out_dtype = check_range(c, 0, 1) ? TACHY_F32 : a.dtype != TACHY_F32 ? a.dtype : nn_half(c);
     lay(c, a.outer, a.n, a.inner, &a.in_outer, &a.in_step, &a.in_inner);
     lay(c, a.outer, a.n, a.inner, &a.out_outer, &a.out_step, &a.out_inner);
@@ -337,25 +338,34 @@ static void attention(struct check *c)
 
 static void layer_norm(struct check *c)
 {
-    const bool wide = check_range(c, 0, 2) == 0; // rows that a block has
-    struct tachy_nn_layer_norm a = {.rows = check_range(c, 1, wide ? 5 : 40), .n = wide ? 8 * check_range(c, 500, 2000) : check_range(c, 1, 300),
+    const bool wide = check_range(c, 0, 2) == 0, whole = wide || check_range(c, 0, 1); // rows that a block has; vectors
+    struct tachy_nn_layer_norm a = {.rows = check_range(c, 1, wide ? 5 : 40), .n = wide ? 8 * check_range(c, 500, 2000) : whole ? 2 * check_range(c, 1, check_range(c, 0, 1) ? 60 : 1500) : check_range(c, 1, 300),
                                     .epsilon = 1e-5f, .dtype = nn_floats(c)};
-    a.in_row = a.n + (wide ? 8 : 1) * check_range(c, 0, 3), a.out_row = a.n;
+    a.in_row = a.n + (whole ? 8 * check_range(c, 0, 1) : check_range(c, 0, 3)), a.out_row = a.n;
     struct nn_buffer in = nn_random(c, (size_t)(a.in_row * a.rows), a.dtype, -1, 3), out = nn_poison(c, (size_t)(a.n * a.rows), a.dtype);
     struct nn_buffer scale = nn_random(c, (size_t)a.n, TACHY_F32, -1, 1), shift = nn_random(c, (size_t)a.n, TACHY_F32, -1, 1);
     a.in = in.at, a.out = out.at, a.scale = check_range(c, 0, 2) ? scale.at : 0, a.shift = check_range(c, 0, 1) ? shift.at : 0;
+    a.add_rows = check_range(c, 0, 1) ? check_range(c, 1, (int)a.rows) : 0, a.add_row = a.n;
+    struct nn_buffer add = nn_random(c, (size_t)(a.add_row * TACHY_MAX(a.add_rows, 1)), a.dtype, -1, 1);
+    a.add = a.add_rows ? add.at : 0;
+    a.act.kind = check_range(c, 0, 1) ? TACHY_ACT_NONE : TACHY_ACT_GELU;
     check_gpu_launched(c, KERNELS->layer_norm(&a, c->gpu->stream), "layer_norm");
     nn_get(c, &out);
     float *want = malloc(out.n * sizeof(float));
     for (int i = 0; i < a.n && !a.scale; i++)
         scale.value[i] = 1;
+    for (int64_t i = 0; a.add && i < a.in_row * a.rows; i++)
+        in.value[i] += i % a.in_row < a.n ? add.value[i / a.in_row % a.add_rows * a.add_row + i % a.in_row] : 0;
     struct tachy_view from = {in.value, a.in_row, a.in_row, a.in_row * a.rows, 1, (int)a.rows, 1, a.n};
     struct tachy_view to = {want, a.n, a.n, a.n * a.rows, 1, (int)a.rows, 1, a.n}, got = to;
     tachy_ref_layer_norm(&from, &to, scale.value, a.shift ? shift.value : NULL, a.epsilon, 0, (int)a.rows);
     got.data = out.value;
+    const struct tachy_act act = {.kind = a.act.kind};
+    for (size_t i = 0; i < out.n; i++)
+        want[i] = (float)tachy_ref_act(&act, want[i], 0);
     double worst = nn_worst(&got, &to, nn_rounding(a.dtype) + 4e-6);
-    check_case(c, worst < 1e-5, "layer_norm %dx%d: off by %g", (int)a.rows, a.n, worst);
-    free(want), nn_close(c, &in), nn_close(c, &out), nn_close(c, &scale), nn_close(c, &shift);
+    check_case(c, worst < 1e-5, "layer_norm %dx%d plus %d rows, act %d: off by %g", (int)a.rows, a.n, (int)a.add_rows, a.act.kind, worst);
+    free(want), nn_close(c, &in), nn_close(c, &out), nn_close(c, &scale), nn_close(c, &shift), nn_close(c, &add);
 }
 
 // Random means: partial sums, or a picture of floats, perhaps with a gap after its channels.

@@ -439,18 +439,22 @@ static int host_attention(const struct tachy_nn_attention *a, cuda_stream stream
 
 static int host_layer_norm(const struct tachy_nn_layer_norm *a, cuda_stream stream)
 {
-    for (int64_t r = 0; r < a->rows; r++) {
+    double *x = malloc(sizeof(*x) * (size_t)a->n);
+    for (int64_t r = 0; x && r < a->rows; r++) {
         double mean = 0, var = 0;
-        for (int i = 0; i < a->n; i++)
-            mean += host_load(a->in, a->dtype, r * a->in_row + i) / a->n;
-        for (int i = 0; i < a->n; i++)
-            var += pow(host_load(a->in, a->dtype, r * a->in_row + i) - mean, 2) / a->n;
         for (int i = 0; i < a->n; i++) {
-            double x = (host_load(a->in, a->dtype, r * a->in_row + i) - mean) / sqrt(var + (double)a->epsilon);
-            double shift = a->shift ? host_load(a->shift, TACHY_F32, i) : 0;
-            host_store(a->out, a->dtype, r * a->out_row + i, x * (a->scale ? host_load(a->scale, TACHY_F32, i) : 1) + shift);
+            x[i] = host_load(a->in, a->dtype, r * a->in_row + i);
+            x[i] += a->add ? host_load(a->add, a->dtype, r % a->add_rows * a->add_row + i) : 0;
+            mean += x[i] / a->n;
+        }
+        for (int i = 0; i < a->n; i++)
+            var += pow(x[i] - mean, 2) / a->n;
+        for (int i = 0; i < a->n; i++) {
+            double v = (x[i] - mean) / sqrt(var + (double)a->epsilon), shift = a->shift ? host_load(a->shift, TACHY_F32, i) : 0;
+            host_store(a->out, a->dtype, r * a->out_row + i, host_act(&a->act, v * (a->scale ? host_load(a->scale, TACHY_F32, i) : 1) + shift, i));
         }
     }
+    free(x);
     return 0;
 }
 

@@ -132,6 +132,32 @@ static uint32_t count(const tachy_nn_index *a)
     return fits && whole ? (uint32_t)n : 0;
 }
 
+// Elements that lie side by side in the table and in the list, and have one index, as units of up to 16 bytes: how many elements
+// a unit has.
+static int widen(tachy_nn_index *a, int size)
+{
+    const int last = RANK - 1;
+    int v = 16 / size;
+    for (; v > 1; v /= 2) {
+        bool ok = a->shape[last] % v == 0 && a->table.stride[last] == 1 && a->list.stride[last] == 1 && a->index.stride[last] == 0;
+        ok = ok && a->table.data % (size * v) == 0 && a->list.data % (size * v) == 0;
+        for (int d = 0; d < last && ok; d++)
+            ok = a->table.stride[d] % v == 0 && a->list.stride[d] % v == 0;
+        for (int d = 0; d < a->deep && ok; d++)
+            ok = a->step[d] % v == 0;
+        if (ok)
+            break;
+    }
+    if (v > 1) {
+        a->shape[last] /= v;
+        for (int d = 0; d < last; d++)
+            a->table.stride[d] /= v, a->list.stride[d] /= v;
+        for (int d = 0; d < a->deep; d++)
+            a->step[d] /= v;
+    }
+    return v;
+}
+
 template <typename L, typename T> static int launch_gather(const tachy_nn_index *a, cuda_stream stream)
 {
     uint32_t n = count(a);
@@ -145,14 +171,15 @@ int tachy_nn_run_gather(const struct tachy_nn_index *a, cuda_stream stream)
 {
     if (a->list.dtype != a->table.dtype && (a->list.dtype == TACHY_F32 || a->table.dtype == TACHY_F32))
         return of_two_floats(a->list.dtype, a->table.dtype, [&](auto l, auto t) { return launch_gather<decltype(l), decltype(t)>(a, stream); });
-    if (a->list.dtype != a->table.dtype)
+    if (a->list.dtype != a->table.dtype || !bytes_of(a->list.dtype) || !count(a))
         return cudaErrorInvalidValue;
-    switch (bytes_of(a->list.dtype)) { // bits are kept
-    case 1: return launch_gather<uint8_t, uint8_t>(a, stream);
-    case 2: return launch_gather<uint16_t, uint16_t>(a, stream);
-    case 4: return launch_gather<uint32_t, uint32_t>(a, stream);
-    case 8: return launch_gather<uint64_t, uint64_t>(a, stream);
-    default: return cudaErrorInvalidValue;
+    tachy_nn_index w = *a;
+    switch (bytes_of(a->list.dtype) * widen(&w, bytes_of(a->list.dtype))) { // bits are kept
+    case 1: return launch_gather<uint8_t, uint8_t>(&w, stream);
+    case 2: return launch_gather<uint16_t, uint16_t>(&w, stream);
+    case 4: return launch_gather<uint32_t, uint32_t>(&w, stream);
+    case 8: return launch_gather<uint64_t, uint64_t>(&w, stream);
+    default: return launch_gather<uint4, uint4>(&w, stream);
     }
 }
 

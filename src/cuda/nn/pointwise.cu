@@ -147,18 +147,43 @@ template <int V> __device__ static inline void binary(int what, float (&v)[V], c
 #undef EACH
 }
 
-// The operand's V values at this thread's place.
-template <int V> __device__ static inline void other(float (&o)[V], const tachy_nn_operand &from, const int64_t (&where)[RANK])
-{
-    int64_t i = 0;
+// A thread's place. Leading dimensions of length 1 are not looked at. I: a type of whole numbers that all offsets fit in.
+template <typename I> struct place {
+    I at[RANK];
+    int first; // dimension that is longer than 1
+
+    __device__ inline place(const tachy_nn_pointwise &p, int64_t thread, int v, int leading) : first(leading)
+    {
+        I i = (I)thread;
 #pragma unroll
-    for (int d = 0; d < RANK; d++)
-        i += where[d] * from.stride[d];
-    read<V>(o, from, i);
+        for (int d = RANK - 1; d >= 0; d--) {
+            I size = d == RANK - 1 ? (I)(p.shape[d] / v) : (I)p.shape[d];
+            if (d < first)
+                continue;
+            at[d] = d == first ? i : (I)(i % size);
+            i = d == first ? 0 : (I)(i / size);
+        }
+        at[RANK - 1] *= (I)v;
+    }
+    __device__ inline int64_t of(const tachy_nn_operand &o) const
+    {
+        I i = 0;
+#pragma unroll
+        for (int d = 0; d < RANK; d++)
+            if (d >= first)
+                i += at[d] * (I)o.stride[d];
+        return (int64_t)i;
+    }
+};
+
+// The operand's V values at this thread's place.
+template <int V, typename I> __device__ static inline void other(float (&o)[V], const tachy_nn_operand &from, const place<I> &w)
+{
+    read<V>(o, from, w.of(from));
 }
 
-template <int V> __device__ static inline void step(const tachy_nn_pointwise &p, const tachy_nn_step &s, float (&v)[V],
-                                                    float (&kept)[V], const int64_t (&where)[RANK])
+template <int V, typename I> __device__ static inline void step(const tachy_nn_pointwise &p, const tachy_nn_step &s, float (&v)[V],
+                                                                float (&kept)[V], const place<I> &where)
 {
     float o[V], no[V];
     bool reads = s.kind != TACHY_NN_ACT && s.kind != TACHY_NN_UNARY && s.kind != TACHY_NN_KEEP;
@@ -208,43 +233,29 @@ template <int V> __device__ static inline void step(const tachy_nn_pointwise &p,
     }
 }
 
-template <int V> __global__ void __launch_bounds__(THREADS) pointwise(const __grid_constant__ tachy_nn_pointwise p, int64_t threads)
+template <int V, typename I>
+__global__ void __launch_bounds__(THREADS) pointwise(const __grid_constant__ tachy_nn_pointwise p, int64_t threads, int first)
 {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= threads)
         return;
-    int64_t where[RANK], to = 0;
-    where[RANK - 1] = i % (p.shape[RANK - 1] / V) * V;
-    i /= p.shape[RANK - 1] / V;
-#pragma unroll
-    for (int d = RANK - 2; d >= 0; d--) {
-        where[d] = p.shape[d] == 1 ? 0 : i % p.shape[d];
-        i = p.shape[d] == 1 ? i : i / p.shape[d];
-    }
+    const place<I> where(p, i, V, first);
     float v[V], kept[V] = {0};
     other<V>(v, p.in[0], where);
     for (int s = 0; s < p.nb_steps; s++)
         step<V>(p, p.steps[s], v, kept, where);
-#pragma unroll
-    for (int d = 0; d < RANK; d++)
-        to += where[d] * p.out.stride[d];
-    write<V>(p.out, to, v);
+    write<V>(p.out, where.of(p.out), v);
 }
 
 // Bits as they are.
-template <typename T> __global__ void __launch_bounds__(THREADS) copy(const __grid_constant__ tachy_nn_pointwise p, int64_t threads)
+template <typename T, typename I>
+__global__ void __launch_bounds__(THREADS) copy(const __grid_constant__ tachy_nn_pointwise p, int64_t threads, int first)
 {
-    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, from = 0, to = 0;
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= threads)
         return;
-#pragma unroll
-    for (int d = RANK - 1; d >= 0; d--) {
-        int64_t w = p.shape[d] == 1 ? 0 : i % p.shape[d];
-        i = p.shape[d] == 1 ? i : i / p.shape[d];
-        from += w * p.in[0].stride[d];
-        to += w * p.out.stride[d];
-    }
-    at<T>(p.out.data)[to] = at<const T>(p.in[0].data)[from];
+    const place<I> where(p, i, 1, first);
+    at<T>(p.out.data)[where.of(p.out)] = at<const T>(p.in[0].data)[where.of(p.in[0])];
 }
 
 static bool joins(const tachy_nn_operand *o, int d, int64_t inner) { return o->stride[d - 1] == o->stride[d] * inner; }
@@ -285,6 +296,39 @@ static bool fits(const tachy_nn_operand *o, int v, bool output)
     return ok;
 }
 
+static int leading(const tachy_nn_pointwise *p)
+{
+    int d = 0;
+    while (d < RANK - 1 && p->shape[d] == 1)
+        d++;
+    return d;
+}
+
+static bool is_near(const tachy_nn_pointwise *p, const tachy_nn_operand *o)
+{
+    int64_t far = 0;
+    for (int d = 0; d < RANK; d++)
+        far += (p->shape[d] - 1) * (o->stride[d] < 0 ? -o->stride[d] : o->stride[d]);
+    return far < INT32_MAX;
+}
+
+// True if 32 bits hold every offset, and the number of each thread.
+static bool small(const tachy_nn_pointwise *p, int64_t threads)
+{
+    bool ok = threads < INT32_MAX && is_near(p, &p->out);
+    for (int k = 0; k < p->nb_in; k++)
+        ok = ok && is_near(p, &p->in[k]);
+    return ok;
+}
+
+template <typename T> static void launch_copy(const tachy_nn_pointwise *p, int64_t threads, unsigned blocks, cuda_stream stream)
+{
+    if (small(p, threads))
+        copy<T, int32_t><<<blocks, THREADS, 0, on(stream)>>>(*p, threads, leading(p));
+    else
+        copy<T, int64_t><<<blocks, THREADS, 0, on(stream)>>>(*p, threads, leading(p));
+}
+
 // Two-byte elements and the like, side by side, are copied as units of up to 16 bytes.
 static int copy_bits(tachy_nn_pointwise *p, cuda_stream stream)
 {
@@ -304,8 +348,8 @@ static int copy_bits(tachy_nn_pointwise *p, cuda_stream stream)
     int64_t blocks = (threads + THREADS - 1) / THREADS;
     if (blocks < 1 || blocks > INT32_MAX)
         return cudaErrorInvalidValue;
-    auto kernel = unit == 16 ? copy<uint4> : unit == 8 ? copy<uint2> : unit == 4 ? copy<uint32_t> : unit == 2 ? copy<uint16_t> : copy<uint8_t>;
-    kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*p, threads);
+    auto launch = unit == 16 ? launch_copy<uint4> : unit == 8 ? launch_copy<uint2> : unit == 4 ? launch_copy<uint32_t> : unit == 2 ? launch_copy<uint16_t> : launch_copy<uint8_t>;
+    launch(p, threads, (unsigned)blocks, stream);
     return cudaGetLastError();
 }
 
@@ -349,8 +393,12 @@ int tachy_nn_run_pointwise(const struct tachy_nn_pointwise *a, cuda_stream strea
     int64_t blocks = (threads + THREADS - 1) / THREADS;
     if (blocks > INT32_MAX)
         return cudaErrorInvalidValue;
-    auto kernel = v == 8 ? pointwise<8> : v == 4 ? pointwise<4> : v == 2 ? pointwise<2> : pointwise<1>;
-    kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(p, threads);
+    bool near = small(&p, threads * v);
+    auto kernel = v == 8   ? near ? pointwise<8, int32_t> : pointwise<8, int64_t>
+                  : v == 4 ? near ? pointwise<4, int32_t> : pointwise<4, int64_t>
+                  : v == 2 ? near ? pointwise<2, int32_t> : pointwise<2, int64_t>
+                           : near ? pointwise<1, int32_t> : pointwise<1, int64_t>;
+    kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(p, threads, leading(&p));
     return cudaGetLastError();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include "cuda/nn/launch.h"
+#include "cuda/nn/tensor.h"
 
 #include <stdbool.h>
 #include <tachy/tensor.h>
@@ -51,11 +52,13 @@ struct tachy_nn_softmax {
 };
 TACHY_NN_LAUNCHER(softmax, tachy_nn_softmax)
 
-// (x - mean) / sqrt(variance + epsilon) * scale + shift over the last n elements of a row. Twin:
-// tachy_ref_layer_norm(). scale and shift: float32 [n]; 0: none.
+// act((x - mean) / sqrt(variance + epsilon) * scale + shift) over the last n elements of a row. Twin:
+// tachy_ref_layer_norm(). scale and shift: float32 [n]; 0: none. x is `in`, plus `add` if that is not 0: its row `row %
+// add_rows`. out may be `in`, or `add` if that has as many rows.
 struct tachy_nn_layer_norm {
-    cuda_address in, out, scale, shift;
-    int64_t in_row, out_row, rows;
+    cuda_address in, out, scale, shift, add;
+    int64_t in_row, out_row, rows, add_row, add_rows;
+    struct tachy_nn_act act; // not PRELU
     int n;
     float epsilon;
     enum tachy_dtype dtype;

@@ -1,6 +1,8 @@
 #include "cuda/nn/reduce.h"
 #include "cuda/nn/tensor.cuh"
 
+#include <type_traits>
+
 // A thread has one of `inner` and goes through its n where neighbours lie side by side, else a warp has one row.
 enum { THREADS = 256 };
 
@@ -47,6 +49,167 @@ template <typename T, typename U, bool WARP> __global__ void __launch_bounds__(T
     }
 }
 
+// ---- Rows whose elements lie side by side, V of which are read at once: a team of neighbouring threads has a row in registers, so that
+// memory is read once. Teams are parts of a warp, or a block of threads.
+enum { PIECES = 4, BLOCK = 256 };
+
+struct team {
+    int64_t row; // the last one for teams that have none of their own
+    int from, by; // elements, times V
+    bool own;
+};
+template <int TEAM> __device__ static inline team team_of(int64_t rows)
+{
+    int64_t row = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / TEAM;
+    return {row < rows ? row : rows - 1, (int)(threadIdx.x % TEAM), TEAM, row < rows};
+}
+__device__ static inline float both(float a, float b) { return a + b; }
+__device__ static inline float most(float a, float b) { return fmaxf(a, b); }
+template <int TEAM, float F(float, float)> __device__ static inline float of_team(float v)
+{
+    __shared__ float part[BLOCK / 32];
+#pragma unroll
+    for (int d = (TEAM < 32 ? TEAM : 32) / 2; d; d >>= 1)
+        v = F(v, __shfl_xor_sync(0xffffffffu, v, d));
+    if (TEAM <= 32)
+        return v;
+    __syncthreads(); // the last sum was read
+    if (threadIdx.x % 32 == 0)
+        part[threadIdx.x / 32] = v;
+    __syncthreads();
+    v = part[0];
+#pragma unroll
+    for (int i = 1; i < BLOCK / 32; i++)
+        v = F(v, part[i]);
+    return v;
+}
+
+// What is beyond the row's end is `beyond`.
+template <typename T, int V> __device__ static inline void read_row(float (&v)[PIECES][V], const T *p, const team &t, int n, float beyond)
+{
+#pragma unroll
+    for (int k = 0; k < PIECES; k++) {
+        int i = (t.from + k * t.by) * V;
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            v[k][j] = beyond;
+        if (i < n)
+            load<T, V>(v[k], p + i);
+    }
+}
+template <typename T, int V> __device__ static inline void save_row(T *q, const float (&v)[PIECES][V], const team &t, int n)
+{
+#pragma unroll
+    for (int k = 0; k < PIECES; k++) {
+        int i = (t.from + k * t.by) * V;
+        if (i < n && t.own)
+            save<T, V>(q + i, v[k]);
+    }
+}
+
+template <typename T, typename U, int V, int TEAM> __global__ void __launch_bounds__(THREADS) softmax_rows(tachy_nn_softmax a)
+{
+    const team t = team_of<TEAM>(a.outer);
+    float v[PIECES][V], top = -INFINITY, sum = 0;
+    read_row<T, V>(v, at<const T>(a.in) + t.row * a.in_outer, t, (int)a.n, -INFINITY);
+#pragma unroll
+    for (int k = 0; k < PIECES; k++)
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            top = fmaxf(top, v[k][j]);
+    top = of_team<TEAM, most>(top);
+#pragma unroll
+    for (int k = 0; k < PIECES; k++)
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            v[k][j] = sizeof(U) == 4 ? expf(v[k][j] - top) : __expf(v[k][j] - top);
+            sum += v[k][j];
+        }
+    float share = 1 / of_team<TEAM, both>(sum);
+#pragma unroll
+    for (int k = 0; k < PIECES; k++)
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            v[k][j] *= share;
+    save_row<U, V>(at<U>(a.out) + t.row * a.out_outer, v, t, (int)a.n);
+}
+
+template <typename T, int V, int TEAM> __global__ void __launch_bounds__(THREADS) layer_norm_rows(tachy_nn_layer_norm a)
+{
+    const team t = team_of<TEAM>(a.rows);
+    float v[PIECES][V], mean = 0, variance = 0;
+    read_row<T, V>(v, at<const T>(a.in) + t.row * a.in_row, t, a.n, 0);
+    if (a.add) {
+        float more[PIECES][V];
+        read_row<T, V>(more, at<const T>(a.add) + t.row % a.add_rows * a.add_row, t, a.n, 0);
+#pragma unroll
+        for (int k = 0; k < PIECES; k++)
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                v[k][j] += more[k][j];
+    }
+#pragma unroll
+    for (int k = 0; k < PIECES; k++)
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            mean += v[k][j];
+    mean = of_team<TEAM, both>(mean) / (float)a.n;
+#pragma unroll
+    for (int k = 0; k < PIECES; k++)
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            v[k][j] -= mean;
+            variance += (t.from + k * t.by) * V < a.n ? v[k][j] * v[k][j] : 0.0f;
+        }
+    float by = rsqrtf(of_team<TEAM, both>(variance) / (float)a.n + a.epsilon);
+#pragma unroll
+    for (int k = 0; k < PIECES; k++) {
+        int i = (t.from + k * t.by) * V;
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            if (i < a.n)
+                v[k][j] = v[k][j] * by * (a.scale ? at<const float>(a.scale)[i + j] : 1.0f) + (a.shift ? at<const float>(a.shift)[i + j] : 0.0f);
+        activate<V>(a.act, v[k], 0, 0);
+    }
+    save_row<T, V>(at<T>(a.out) + t.row * a.out_row, v, t, a.n);
+}
+
+// How many elements of rows are read at once; 0: they do not lie so.
+static int vector_of(int64_t n, int64_t in_row, int64_t out_row, cuda_address in, cuda_address out, int in_size, int out_size)
+{
+    for (int v = 16 / (in_size > out_size ? in_size : out_size); v > 1; v /= 2)
+        if (n % v == 0 && in_row % v == 0 && out_row % v == 0 && in % (v * in_size) == 0 && out % (v * out_size) == 0)
+            return v;
+    return 0;
+}
+
+// Calls launch(vector, team) with what suits rows of n. False: nothing does.
+template <typename L> static bool in_teams(int64_t n, int v, L launch)
+{
+    int64_t pieces = v ? n / v : INT32_MAX;
+    auto with = [&](auto vector) {
+        if (pieces <= PIECES)
+            launch(vector, std::integral_constant<int, 1>());
+        else if (pieces <= 8)
+            launch(vector, std::integral_constant<int, 8>());
+        else if (pieces <= 16)
+            launch(vector, std::integral_constant<int, 16>());
+        else if (pieces <= 32 * PIECES)
+            launch(vector, std::integral_constant<int, 32>());
+        else
+            launch(vector, std::integral_constant<int, BLOCK>());
+    };
+    if (pieces > (int64_t)BLOCK * PIECES)
+        return false;
+    if (v == 8)
+        with(std::integral_constant<int, 8>());
+    else if (v == 4)
+        with(std::integral_constant<int, 4>());
+    else
+        with(std::integral_constant<int, 2>());
+    return true;
+}
+
 // Largest first, of equal ones the first (last: the last); NaN is never larger.
 struct found {
     float v;
@@ -90,19 +253,22 @@ template <typename T> __global__ void __launch_bounds__(THREADS) layer_norm(tach
     way w = way_of<true>();
     if (w.i >= a.rows)
         return;
-    const T *p = at<const T>(a.in) + w.i * a.in_row;
+    const T *p = at<const T>(a.in) + w.i * a.in_row, *add = a.add ? at<const T>(a.add) + w.i % a.add_rows * a.add_row : NULL;
+    auto x = [&](int k) { return value(p[k]) + (add ? value(add[k]) : 0.0f); };
     float mean = 0, variance = 0;
     for (int k = w.from; k < a.n; k += w.by)
-        mean += value(p[k]);
+        mean += x(k);
     mean = sum_of<true>(mean) / (float)a.n;
     for (int k = w.from; k < a.n; k += w.by) {
-        float v = value(p[k]) - mean;
+        float v = x(k) - mean;
         variance += v * v;
     }
     float by = rsqrtf(sum_of<true>(variance) / (float)a.n + a.epsilon);
-    for (int k = w.from; k < a.n; k += w.by)
-        put(at<T>(a.out) + w.i * a.out_row + k,
-            (value(p[k]) - mean) * by * (a.scale ? at<const float>(a.scale)[k] : 1.0f) + (a.shift ? at<const float>(a.shift)[k] : 0.0f));
+    for (int k = w.from; k < a.n; k += w.by) {
+        float v[1] = {(x(k) - mean) * by * (a.scale ? at<const float>(a.scale)[k] : 1.0f) + (a.shift ? at<const float>(a.shift)[k] : 0.0f)};
+        activate<1>(a.act, v, 0, 0);
+        put(at<T>(a.out) + w.i * a.out_row + k, v[0]);
+    }
 }
 
 // Long rows that are few (instance normalisation): a block has one, in 16 bytes.
@@ -156,7 +322,7 @@ template <typename T> __global__ void __launch_bounds__(WIDE) layer_norm_wide(ta
 template <typename T> static bool goes_wide(const tachy_nn_layer_norm *a)
 {
     const int N = VECTOR<T>;
-    return a->n >= 4 * WIDE && a->rows <= INT32_MAX && (a->n | a->in_row | a->out_row) % N == 0 && (a->in | a->out) % 16 == 0;
+    return !a->add && a->act.kind == TACHY_ACT_NONE && a->n >= 4 * WIDE && a->rows <= INT32_MAX && (a->n | a->in_row | a->out_row) % N == 0 && (a->in | a->out) % 16 == 0;
 }
 
 // One warp per row if its elements are adjacent and many, or if there are few rows.
@@ -173,6 +339,12 @@ template <typename T, typename U> static int launch(const tachy_nn_softmax *a, c
     int64_t blocks = blocks_of(rows, warps);
     if (a->n < 1 || blocks < 1 || blocks > INT32_MAX)
         return cudaErrorInvalidValue;
+    const bool side = a->inner == 1 && a->in_step == 1 && a->out_step == 1 && !a->log && a->outer <= INT32_MAX;
+    const int v = side ? vector_of(a->n, a->in_outer, a->out_outer, a->in, a->out, sizeof(T), sizeof(U)) : 0;
+    if (in_teams(a->n, v, [&](auto vector, auto team) {
+            softmax_rows<T, U, vector(), team()><<<(unsigned)((rows * team() + THREADS - 1) / THREADS), THREADS, 0, on(stream)>>>(*a);
+        }))
+        return cudaGetLastError();
     auto kernel = warps ? softmax<T, U, true> : softmax<T, U, false>;
     kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a);
     return cudaGetLastError();
@@ -201,14 +373,22 @@ int tachy_nn_run_arg(const struct tachy_nn_arg *a, cuda_stream stream)
 int tachy_nn_run_layer_norm(const struct tachy_nn_layer_norm *a, cuda_stream stream)
 {
     int64_t blocks = blocks_of(a->rows, true);
-    if (a->n < 1 || blocks < 1 || blocks > INT32_MAX)
+    if (a->n < 1 || blocks < 1 || blocks > INT32_MAX || (a->add && a->add_rows < 1) || a->act.kind == TACHY_ACT_PRELU)
         return cudaErrorInvalidValue;
     return of_floats(a->dtype, [&](auto t) {
-        if (goes_wide<decltype(t)>(a)) {
-            layer_norm_wide<decltype(t)><<<(unsigned)a->rows, WIDE, 0, on(stream)>>>(*a);
+        typedef decltype(t) T;
+        if (goes_wide<T>(a)) {
+            layer_norm_wide<T><<<(unsigned)a->rows, WIDE, 0, on(stream)>>>(*a);
             return (int)cudaGetLastError();
         }
-        layer_norm<decltype(t)><<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a);
+        int v = vector_of(a->n, a->in_row, a->out_row, a->in, a->out, sizeof(T), sizeof(T));
+        int w = a->add ? vector_of(a->n, a->add_row, a->out_row, a->add, a->out, sizeof(T), sizeof(T)) : v;
+        v = w < v ? w : v;
+        if (in_teams(a->n, v, [&](auto vector, auto team) {
+                layer_norm_rows<T, vector(), team()><<<(unsigned)((a->rows * team() + THREADS - 1) / THREADS), THREADS, 0, on(stream)>>>(*a);
+            }))
+            return (int)cudaGetLastError();
+        layer_norm<T><<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a);
         return (int)cudaGetLastError();
     });
 }

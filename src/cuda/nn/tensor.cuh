@@ -72,6 +72,14 @@ __device__ static inline float clip(float x, float low, float high)
     return y > high ? high : y;
 }
 
+// x / 2 erfc(-x / sqrt(2)), by Abramowitz and Stegun 7.1.26.
+__device__ static inline float gelu(float x)
+{
+    float a = fabsf(x) * 0.70710678f, t = __fdividef(1.0f, 1.0f + 0.3275911f * a);
+    float rest = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f)))) * __expf(-a * a);
+    return 0.5f * x * (x < 0 ? rest : 2 - rest);
+}
+
 // The usual activations at the end of a convolution; false: another one.
 template <int N> __device__ static inline bool activate_common(const tachy_nn_act &a, float (&v)[N])
 {
@@ -89,6 +97,7 @@ template <int N> __device__ static inline bool activate_common(const tachy_nn_ac
     case TACHY_ACT_SIGMOID: EACH(sigmoid(x))
     case TACHY_ACT_SWISH: EACH(x * sigmoid(a.a * x))
     case TACHY_ACT_TANH: EACH(hyperbolic(x))
+    case TACHY_ACT_GELU: EACH(gelu(x))
     default: return false;
     }
 #undef EACH
@@ -96,13 +105,12 @@ template <int N> __device__ static inline bool activate_common(const tachy_nn_ac
 static inline bool is_common(enum tachy_act_kind k)
 {
     return k == TACHY_ACT_NONE || k == TACHY_ACT_CLIP || k == TACHY_ACT_HSIGMOID || k == TACHY_ACT_HSWISH ||
-           k == TACHY_ACT_LEAKY || k == TACHY_ACT_SIGMOID || k == TACHY_ACT_SWISH || k == TACHY_ACT_TANH;
+           k == TACHY_ACT_LEAKY || k == TACHY_ACT_SIGMOID || k == TACHY_ACT_SWISH || k == TACHY_ACT_TANH || k == TACHY_ACT_GELU;
 }
 // Not inlined: N copies of it would be most of a kernel.
 __device__ __noinline__ static float seldom(int kind, float a, float b, float x)
 {
     switch (kind) {
-    case TACHY_ACT_GELU: return x * 0.5f * (1 + erff(x * 0.70710678f));
     case TACHY_ACT_GELU_TANH: return x * 0.5f * (1 + hyperbolic(0.79788456f * (x + 0.044715f * x * x * x)));
     case TACHY_ACT_ELU: return x < 0 ? a * expm1f(x) : x;
     case TACHY_ACT_SOFTPLUS: return softplus(x);

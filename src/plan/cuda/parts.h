@@ -273,6 +273,8 @@ int cuda_stem_pixel(const struct tachy_value *v);
 bool cuda_joins(const struct tachy_node *n);
 // True if a product of computed matrices also does the Transpose that reads it, and writes that node's output.
 bool cuda_product_joins(const struct tachy_node *n);
+// True if a layer normalisation may write its output while it reads its operands.
+bool cuda_norm_may_write(const struct tachy_nn_layer_norm *l);
 // Strides of a product's result in the dimensions in front of the matrices, in its Transpose's order if that is joined.
 // Returns the one between rows.
 int64_t cuda_result_strides(const struct tachy_node *n, int64_t *to);
@@ -332,6 +334,8 @@ tachy_plan_pass_fn cuda_patches; // convolutions of windows side by side as prod
 tachy_plan_pass_fn cuda_rows; // where rows are turned (rows.c)
 tachy_plan_pass_fn cuda_sums; // sums with products (rows.c)
 tachy_plan_pass_fn cuda_groups; // group normalisation as layer normalisation (groups.c)
+tachy_plan_pass_fn cuda_planes; // flattened pictures that products read as they lie (planes.c)
+tachy_plan_pass_fn cuda_spectra; // Fourier transforms with channels last (spectra.c)
 
 // run.c
 // Puts step `s` on a stream by `way`: the driver's or the library's status, 0 for success.

@@ -174,6 +174,49 @@ int cuda_steps_softmax(struct cuda_build *b, const struct tachy_node *n)
     return TACHY_OK;
 }
 
+bool cuda_norm_may_write(const struct tachy_nn_layer_norm *l)
+{
+    const size_t row = (size_t)l->n * tachy_dtype_size(l->dtype), end = l->out + (size_t)l->rows * row;
+    bool in = l->in == l->out || l->in + (size_t)l->rows * row <= l->out || end <= l->in;
+    bool add = !l->add || (l->add == l->out && l->add_rows == l->rows) || l->add + (size_t)l->add_rows * row <= l->out || end <= l->add;
+    return in && add;
+}
+
+// The step in front is a sum that nobody else reads: of rows, or of rows and fewer ones that repeat.
+static void join_sum(struct cuda_build *b, const struct tachy_node *n)
+{
+    enum { LAST = TACHY_NN_RANK - 1 };
+    struct cuda_plan *p = b->plan;
+    struct cuda_step *s = &p->steps[p->nb_steps - 1], *from = p->nb_steps > 1 ? s - 1 : NULL;
+    const struct tachy_value *x = n->in[0];
+    const struct cuda_lane *lane = &b->lanes[n->out->id];
+    const struct tachy_nn_pointwise *q = from ? &from->a.pointwise : NULL;
+    struct tachy_nn_layer_norm l = s->a.layer_norm;
+    if (!q || from->kind != CUDA_POINTWISE || from->lane.region != lane->region || from->lane.lane != lane->lane || x->uses != 1 || !x->made_by ||
+        x->made_by->op != TACHY_OP_BINARY || q->nb_in != 2 || q->nb_steps != 1 || q->steps[0].kind != TACHY_NN_BINARY ||
+        q->steps[0].what != TACHY_BINARY_ADD || q->steps[0].operand != 1 || q->out.data != l.in || q->out.dtype != l.dtype || q->shape[LAST] % l.n ||
+        q->shape[LAST] * q->shape[LAST - 1] != l.rows * l.n)
+        return;
+    bool repeats[2];
+    for (int k = 0; k < 2; k++) {
+        const struct tachy_nn_operand *o = &q->in[k];
+        repeats[k] = q->shape[LAST - 1] > 1 && !o->stride[LAST - 1];
+        if (o->dtype != l.dtype || o->stride[LAST] != 1 || (q->shape[LAST - 1] > 1 && !repeats[k] && o->stride[LAST - 1] != q->shape[LAST]))
+            return;
+    }
+    if (repeats[0] && repeats[1])
+        return;
+    l.in = q->in[repeats[0]].data;
+    l.add = q->in[!repeats[0]].data;
+    l.add_row = l.n;
+    l.add_rows = repeats[0] || repeats[1] ? q->shape[LAST] / l.n : l.rows;
+    if (!cuda_norm_may_write(&l))
+        return;
+    from->kind = CUDA_LAYER_NORM;
+    from->a.layer_norm = l;
+    p->nb_steps--;
+}
+
 int cuda_steps_layer_norm(struct cuda_build *b, const struct tachy_node *n)
 {
     struct cuda_step *s = cuda_step(b, CUDA_LAYER_NORM);
@@ -198,5 +241,9 @@ int cuda_steps_layer_norm(struct cuda_build *b, const struct tachy_node *n)
         ones = ((const float *)n->in[1]->data)[i] == 1;
     l->scale = ones ? 0 : cuda_floats(b, TACHY_F32, n->in[1]->data, row);
     l->shift = shift ? cuda_floats(b, TACHY_F32, shift->data, row) : 0;
-    return (ones || l->scale) && (!shift || l->shift) ? TACHY_OK : TACHY_ERR_NOMEM;
+    if ((!ones && !l->scale) || (shift && !l->shift))
+        return TACHY_ERR_NOMEM;
+    if (!x->data)
+        join_sum(b, n);
+    return TACHY_OK;
 }

@@ -206,6 +206,93 @@ static bool may_write(const struct tachy_nn_pointwise *p, const struct tachy_nn_
                      !memcmp(o->stride, out->stride, sizeof(o->stride)));
 }
 
+static int64_t all_of(const struct tachy_nn_pointwise *p)
+{
+    int64_t all = 1;
+    for (int d = 0; d < TACHY_NN_RANK; d++)
+        all *= p->shape[d];
+    return all;
+}
+
+static bool is_dense(const struct tachy_nn_pointwise *p, const struct tachy_nn_operand *o)
+{
+    return span_of(p, o) == (size_t)all_of(p) * tachy_dtype_size(o->dtype);
+}
+
+// The dimension of `p` that an element of operand `o` belongs to which lies so far from the first.
+static int dim_at(const struct tachy_nn_pointwise *p, const struct tachy_nn_operand *o, int64_t far)
+{
+    int at = -1;
+    for (int d = 0; d < TACHY_NN_RANK; d++)
+        if (p->shape[d] > 1 && o->stride[d] <= far && (at < 0 || o->stride[d] > o->stride[at]))
+            at = d;
+    return at;
+}
+
+// Cuts dimensions of the copy `c` so that none reaches over two of operand `o` of `p`, which is what it writes. False: that takes too many.
+static bool cut(struct tachy_nn_pointwise *c, const struct tachy_nn_pointwise *p, const struct tachy_nn_operand *o)
+{
+    for (int d = TACHY_NN_RANK - 1; d >= 0; d--) {
+        int64_t step = c->out.stride[d], at = c->shape[d] > 1 ? dim_at(p, o, step) : -1;
+        if (c->shape[d] == 1)
+            continue;
+        if (at < 0 || step % o->stride[at])
+            return false;
+        int64_t room = o->stride[at] * p->shape[at];
+        if (step * c->shape[d] <= room)
+            continue;
+        int64_t inner = room / step;
+        if (room % step || c->shape[d] % inner || c->shape[0] > 1)
+            return false;
+        for (int k = 0; k < d; k++) { // in front of d there is room for what is outside
+            c->shape[k] = c->shape[k + 1];
+            c->out.stride[k] = c->out.stride[k + 1];
+            c->in[0].stride[k] = c->in[0].stride[k + 1];
+        }
+        c->shape[d - 1] = c->shape[d] / inner;
+        c->out.stride[d - 1] = step * inner;
+        c->in[0].stride[d - 1] = c->in[0].stride[d] * inner;
+        c->shape[d] = inner;
+    }
+    return true;
+}
+
+// Operand `i` of the last step is what the step in front has copied, and nobody else reads it: it is read where that step reads it.
+static void absorb(struct cuda_build *b, const struct tachy_node *n, int i)
+{
+    const struct tachy_value *v = n->in[i];
+    const struct cuda_lane *lane = &b->lanes[n->out->id];
+    struct cuda_plan *plan = b->plan;
+    struct cuda_step *s = plan->nb_steps > 1 ? &plan->steps[plan->nb_steps - 1] : NULL, *from = s ? s - 1 : NULL;
+    if (!s || s->kind != CUDA_POINTWISE || from->kind != CUDA_POINTWISE || from->lane.region != lane->region || from->lane.lane != lane->lane)
+        return;
+    struct tachy_nn_pointwise q = s->a.pointwise, c = from->a.pointwise;
+    const struct tachy_nn_operand *o = &s->a.pointwise.in[i];
+    bool fits = !c.nb_steps && c.nb_in == 1 && c.in[0].dtype == c.out.dtype && c.out.data == o->data && c.out.dtype == o->dtype &&
+                all_of(&c) == all_of(&q) && is_dense(&c, &c.out) && is_dense(&q, o);
+    while (fits && v->uses == 1 && v->made_by && (v->made_by->op == TACHY_OP_TRANSPOSE || v->made_by->op == TACHY_OP_RESHAPE) &&
+           cuda_tensor(b, v->made_by->in[0]).data == o->data)
+        v = v->made_by->in[0];
+    fits = fits && v->uses == 1 && v->made_by && v->made_by->op == TACHY_OP_TRANSPOSE;
+    if (!fits || !cut(&c, &q, o))
+        return;
+    memcpy(q.shape, c.shape, sizeof(q.shape));
+    for (int d = 0; d < TACHY_NN_RANK; d++) {
+        int at = c.shape[d] > 1 ? dim_at(&s->a.pointwise, o, c.out.stride[d]) : -1;
+        for (int k = 0; k <= q.nb_in; k++) {
+            struct tachy_nn_operand *to = k < q.nb_in ? &q.in[k] : &q.out;
+            const struct tachy_nn_operand *was = k < q.nb_in ? &s->a.pointwise.in[k] : &s->a.pointwise.out;
+            to->stride[d] = at < 0 ? 0 : was->stride[at] * (c.out.stride[d] / o->stride[at]);
+        }
+    }
+    q.in[i] = c.in[0];
+    for (int k = 0; k < q.nb_in; k++)
+        if (!may_write(&q, &q.in[k], &q.out))
+            return;
+    from->a.pointwise = q;
+    plan->nb_steps--;
+}
+
 // The last step, if it is one launch for all of `v`, is read only by `n`, and is in the same lane.
 static struct tachy_nn_pointwise *chain_of(const struct cuda_build *b, const struct tachy_node *n, const struct tachy_value *v)
 {
@@ -216,10 +303,31 @@ static struct tachy_nn_pointwise *chain_of(const struct cuda_build *b, const str
         tachy_value_user(v) != n || n->prev != by || !tachy_is_float(v->dtype) || s->a.pointwise.out.data != cuda_tensor(b, v).data)
         return NULL;
     const struct cuda_lane *one = &b->lanes[v->id], *two = &b->lanes[n->out->id];
-    int64_t all = 1;
-    for (int d = 0; d < TACHY_NN_RANK; d++)
-        all *= s->a.pointwise.shape[d];
-    return all == tachy_value_elements(v) && one->region == two->region && one->lane == two->lane ? &s->a.pointwise : NULL;
+    return all_of(&s->a.pointwise) == tachy_value_elements(v) && one->region == two->region && one->lane == two->lane ? &s->a.pointwise : NULL;
+}
+
+// A function of what a layer normalisation makes becomes its end.
+static bool ends_norm(struct cuda_build *b, const struct tachy_node *n)
+{
+    struct cuda_plan *p = b->plan;
+    struct cuda_step *s = p->nb_steps ? &p->steps[p->nb_steps - 1] : NULL;
+    const struct tachy_value *v = n->in[0], *y = n->out;
+    const struct plan_ref *from = &b->places.ref[v->id], *to = &b->places.ref[y->id];
+    const struct cuda_lane *lane = &b->lanes[y->id];
+    if (!s || s->kind != CUDA_LAYER_NORM || n->op != TACHY_OP_UNARY || cuda_input(n, 1) || !tachy_plan_act_ends(n->attr.act.act) ||
+        n->attr.act.act == TACHY_PLAN_PRELU || s->a.layer_norm.act.kind != TACHY_ACT_NONE || v->data || y->dtype != s->a.layer_norm.dtype ||
+        v->nhwc != y->nhwc || from->v.pixel != to->v.pixel || from->v.row != to->v.row || from->v.image != to->v.image ||
+        s->lane.region != lane->region || s->lane.lane != lane->lane || cuda_tensor(b, v).data != s->a.layer_norm.out)
+        return false;
+    while (v->uses == 1 && v->made_by && (v->made_by->op == TACHY_OP_TRANSPOSE || v->made_by->op == TACHY_OP_RESHAPE))
+        v = v->made_by->in[0];
+    struct tachy_nn_layer_norm l = s->a.layer_norm;
+    if (v->uses != 1 || !v->made_by || v->made_by->op != TACHY_OP_LAYER_NORM || v->dtype != l.dtype || !cuda_value(b, y, &l.out) || !cuda_norm_may_write(&l))
+        return false;
+    struct tachy_act act = plan_act(&n->attr.act);
+    l.act = (struct tachy_nn_act){act.kind, act.a, act.b, 0};
+    s->a.layer_norm = l;
+    return true;
 }
 
 // A function, or what is done with one number, becomes a part of the launch in front. Nothing lies in the value between.
@@ -251,7 +359,11 @@ static bool extends(struct cuda_build *b, const struct tachy_node *n)
 
 int cuda_steps_elements(struct cuda_build *b, const struct tachy_node *n)
 {
-    return extends(b, n) ? TACHY_OK : elements(b, n, n->in, n->nb_in);
+    const int steps = b->plan->nb_steps;
+    int err = extends(b, n) || ends_norm(b, n) ? TACHY_OK : elements(b, n, n->in, n->nb_in);
+    for (int i = 0; i < n->nb_in && err == TACHY_OK && b->plan->nb_steps == steps + 1; i++)
+        absorb(b, n, i);
+    return err;
 }
 
 int cuda_steps_end(struct cuda_build *b, const struct tachy_node *n)
