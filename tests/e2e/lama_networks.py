@@ -63,7 +63,7 @@ class Onnx(Weights):
     def fourier(self, x, n):
         """A convolution of the spectrum over the whole picture."""
         x = self.node("Unsqueeze", x, self.const([4], np.int64))
-        for axis in (2, 3):
+        for axis in (3, 2):
             x = self.node("DFT", x, axis=axis)
         area = self.node("ReduceProd", self.node("Cast", self.node("Slice", self.node("Shape", x), *(self.const([v], np.int64) for v in (2, 4))),
                                                  to=TensorProto.FLOAT), keepdims=0)

@@ -1,5 +1,6 @@
 """tachy inpaint: holes of pictures beside OpenCV's Telea, clips whose content is known, formats, and what is refused."""
 import json
+import os
 import subprocess
 
 import cv2
@@ -195,6 +196,20 @@ class Network(Pictures):
             want = lama_networks.filled(lama_networks.Torch(1), torch.from_numpy(np.float32(image / 255).transpose(2, 0, 1)[None]),
                                         torch.from_numpy(mask[None, None]), 255)
         self.assertLess(np.abs(self.infer(self.net, image, mask) - want.numpy()[0].transpose(1, 2, 0)).max(), 1e-3)
+
+    def test_on_a_gpu(self):
+        """Kernels as loops over a driver without a GPU. Matrices of the Fourier transforms stand on the left, so that channels stay last."""
+        net = lama_networks.make(self.tmp, 64)
+        gpu = {**os.environ, "LD_LIBRARY_PATH": f"{common.FAKES}:{os.environ['LD_LIBRARY_PATH']}", "TACHY_EP": os.environ["TACHY_TEST_EP_HOST"]}
+        clip, out = self.write("in.png", self.wall[:64, :64]), [self.tmp / f"{n}.png" for n in ("cpu", "gpu")]
+        args = ("inpaint", "--fill", net, "--hole", "20,10,30,20", clip, "-y", "-o")
+        run(*args, out[0])
+        said = run(*args, out[1], "--device", "cuda", "--precision", "fp32", "--provider", "tachy", "--provider-option", f"library={gpu['TACHY_EP']}", env=gpu).stdout
+        self.assertIn("on Fake GPU, fp32", said)
+        a, b = (cv2.imread(str(v)).astype(int) for v in out)
+        self.assertLessEqual(np.abs(a - b).max(), 1)
+        shown = run("engine", "show", net, "--device", "cuda", "--precision", "fp32", env=gpu).stdout
+        self.assertEqual(shown.count("MatMul(const"), 8)
 
     def expect(self, picture, hole, scale=1, net=None):
         """A single hole. The picture goes on at its edge."""

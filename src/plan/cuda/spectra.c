@@ -53,17 +53,19 @@ static struct tachy_node *is_matrix(struct tachy_node *n, int64_t rows, int64_t 
     return plain && n->in[1]->shape[0] == rows && n->in[1]->shape[1] == columns ? n : NULL;
 }
 
-// A product with one number, or with one for each of the last dimension but one, becomes a part of the pair.
+// A product with one number or its inverse, or with one for each of the last dimension but one, becomes a part of the pair.
 static struct tachy_node *take_factor(struct pair *p, struct tachy_node *n)
 {
     struct tachy_node *m = then(n, TACHY_OP_BINARY);
     for (int i = 0; m && i < 2; i++) {
         const struct tachy_value *c = m->in[i];
+        const bool divides = m->attr.binary == TACHY_PLAN_DIV && i == 1;
         bool one = c->data && tachy_value_elements(c) == 1, each = c->data && c->rank > 1 && tachy_value_elements(c) == p->k && c->shape[c->rank - 2] == p->k;
-        if (m->attr.binary != TACHY_PLAN_MUL || m->attr.act.act || c->dtype != TACHY_F32 || (!one && !each) || p->each ||
+        if ((m->attr.binary != TACHY_PLAN_MUL && !(divides && one)) || m->attr.act.act || c->dtype != TACHY_F32 || (!one && !each) || p->each ||
             !tachy_value_same_shape(m->out, m->in[1 - i]))
             continue;
-        p->scale *= one ? *(const float *)c->data : 1;
+        if (one)
+            p->scale *= divides ? 1 / *(const float *)c->data : *(const float *)c->data;
         p->each = one ? p->each : c->data;
         return m;
     }
