@@ -93,11 +93,15 @@ void f64_conv(const struct f64_node *f)
 {
     const int64_t *x = f->n->in[0]->shape, *w = f->n->in[1]->shape, *y = f->n->out->shape;
     int64_t groups = f->n->attr.conv.groups, taps_of = w[2] * w[3];
+    const bool planes = f->n->attr.conv.planes > 1;
     start_with_bias(f);
     for (int64_t b = 0; b < y[0]; b++)
         for (int64_t o = 0; o < y[1]; o++)
             for (int64_t i = 0; i < w[1]; i++) {
-                int64_t from = b * x[1] + o / (y[1] / groups) * w[1] + i;
+                int64_t picture = b + (planes ? i / x[1] - f->n->attr.conv.before : 0);
+                int64_t from = picture * x[1] + (planes ? i % x[1] : o / (y[1] / groups) * w[1] + i);
+                if (picture < 0 || picture >= x[0])
+                    continue;
                 double scale = f64_in(f, 4) ? f->in[4][from] : 1;
                 taps(f, f->in[1] + (o * w[1] + i) * taps_of, scale, f->in[0] + from * x[2] * x[3],
                      f->out + (b * y[1] + o) * y[2] * y[3]);

@@ -180,6 +180,9 @@ struct tachy_plan_attr {
             int pad[4];                            // top, left, bottom, right
             int groups;
             int out_pad[2]; // DECONV
+            // CONV, one group: the pictures are planes of one volume, and picture n of the output is made of x's from n - before on,
+            // so many; what lies outside is zero. The weights' channels are those of the first, then of the next. 0: one, n itself.
+            int planes, before;
         } conv;
         struct {
             int kernel[2], stride[2], pad[4];

@@ -57,6 +57,8 @@ static void print_conv(FILE *f, const struct tachy_plan_attr *a)
     print_list(f, "pad", a->conv.pad, 4, 0);
     print_list(f, "groups", &a->conv.groups, 1, 1);
     print_list(f, "out_pad", a->conv.out_pad, 2, 0);
+    print_list(f, "planes", &a->conv.planes, 1, 0);
+    print_list(f, "before", &a->conv.before, 1, 0);
 }
 
 static void print_longs(FILE *f, const char *name, const int64_t *v, int n)

@@ -64,8 +64,9 @@ static const char *check_windows(const struct tachy_node *n)
     if (!is_picture(x) || !is_picture(w) || !is_picture(y))
         return "not of four dimensions";
     int64_t groups = a->conv.groups;
-    if (groups < 1 || x->shape[1] % groups || w->shape[0] % groups ||
-        w->shape[1] != x->shape[1] / groups || y->shape[1] != w->shape[0])
+    int64_t planes = TACHY_MAX(a->conv.planes, 1);
+    if (groups < 1 || x->shape[1] % groups || w->shape[0] % groups || (planes > 1 && groups > 1) ||
+        w->shape[1] != x->shape[1] / groups * planes || y->shape[1] != w->shape[0])
         return "channels, groups and weights that do not fit";
     if (w->shape[2] != a->conv.kernel[0] || w->shape[3] != a->conv.kernel[1])
         return "weights of another size than the kernel";
@@ -73,7 +74,9 @@ static const char *check_windows(const struct tachy_node *n)
         if (y->shape[2 + i] != windows(x->shape[2 + i], a->conv.kernel[i], a->conv.stride[i],
                                        a->conv.dilation[i], a->conv.pad[i], a->conv.pad[2 + i]))
             return "an output of another size than input, kernel, stride and padding give";
-    return y->shape[0] == x->shape[0] ? NULL : "another batch in the output";
+    if (a->conv.planes < 0 || a->conv.before < 0 || a->conv.before >= planes)
+        return "planes out of range";
+    return y->shape[0] == x->shape[0] || planes > 1 ? NULL : "another batch in the output";
 }
 
 static const char *check_conv(const struct tachy_node *n)

@@ -299,6 +299,57 @@ static void odd_channels(struct check *c)
     unmake(c, &k);
 }
 
+// Planes of a volume as channels of pictures, in k->in.
+static void fill_planes(struct check *c, struct conv_case *k, const struct nn_buffer *volume, const struct tachy_nn_conv *a)
+{
+    const struct tachy_conv_shape *s = &a->shape;
+    for (int64_t i = 0; i < (int64_t)k->in.n; i++) {
+        const int64_t channel = i % k->a.shape.cin, pixel = i / k->a.shape.cin, plane = pixel / (s->h * s->w) + channel / s->cin - a->before;
+        const int64_t from = (plane * s->h * s->w + pixel % (s->h * s->w)) * s->cin + channel % s->cin;
+        k->in.value[i] = plane < 0 || plane >= a->in_planes ? 0 : volume->value[from];
+    }
+    nn_put(c, &k->in);
+}
+
+// The planes of a volume where they lie, against `conv` with them side by side.
+static void volumes(struct check *c)
+{
+    struct conv_case k = {.a = {.dtype = nn_half(c)}};
+    struct tachy_conv_shape *s = &k.a.shape;
+    struct tachy_nn_conv a = {.planes = check_range(c, 2, 4)};
+    draw_shape(c, s, 8);
+    const int cin = 8 * check_range(c, 1, 12);
+    a.before = check_range(c, 0, a.planes - 1), a.in_planes = check_range(c, a.planes, 7);
+    s->n = a.in_planes + a.before + check_range(c, 0, a.planes - 1) - a.planes + 1;
+    s->cin = a.planes * cin, s->cout = 8 * check_range(c, 1, 12);
+    make(c, &k, 0, check_range(c, 0, 1), false);
+    struct nn_buffer volume = nn_random(c, nn_elements(a.in_planes, s->h, s->w, cin, 0), k.a.dtype, -1, 1), got;
+    const int planes = a.planes, before = a.before, in_planes = a.in_planes;
+    a = k.a;
+    a.planes = planes, a.before = before, a.in_planes = in_planes, a.shape.cin = cin;
+    a.in = nn_tensor(&volume, s->h, s->w, cin, 0);
+    fill_planes(c, &k, &volume, &a);
+    check_gpu_launched(c, tachy_nn_kernels()->conv(&k.a, c->gpu->stream), "conv");
+    nn_get(c, &k.out);
+    for (int i = -1; i < TACHY_NN_TMA_VARIANTS; i++) {
+        got = nn_poison(c, k.out.n, k.a.dtype);
+        a.out.data = got.at, a.variant = TACHY_MAX(i, 0);
+        int status = i < 0 ? tachy_nn_kernels()->conv(&a, c->gpu->stream) : tachy_nn_kernels()->conv_tma(&a, c->gpu->stream);
+        if (status != CUDA_INVALID_VALUE) {
+            check_gpu_launched(c, status, i < 0 ? "conv" : "conv_tma");
+            nn_get(c, &got);
+            struct tachy_view is = nn_view(got.value, &k.a.out, s->n, k.out_h, k.out_w, s->cout),
+                              want = nn_view(k.out.value, &k.a.out, s->n, k.out_h, k.out_w, s->cout);
+            double worst = nn_worst(&is, &want, 2 * nn_rounding(k.a.dtype));
+            check_case(c, worst < 8e-6, "%s %d of %d planes of %d: %dx%dx%dx%d to %d, kernel %dx%d: off by %g", i < 0 ? "conv" : "conv_tma", i,
+                       planes, in_planes, s->n, s->h, s->w, cin, s->cout, s->kh, s->kw, worst);
+        }
+        nn_close(c, &got);
+    }
+    nn_close(c, &volume);
+    unmake(c, &k);
+}
+
 // The second convolution of a pair, whose input is the first one's output.
 static void make_second(struct check *c, struct conv_case *k, const struct conv_case *first, int cout)
 {
@@ -568,6 +619,8 @@ static void run(struct check *c)
             cores(c, "conv_tma", k->conv_tma, TACHY_NN_TMA_VARIANTS, true);
         for (int i = 0; i < check_times(c, 40); i++)
             odd_channels(c);
+        for (int i = 0; i < check_times(c, 40); i++)
+            volumes(c);
         for (int i = 0; i < check_times(c, 40); i++)
             pairs(c, i % 4 == 0);
     }

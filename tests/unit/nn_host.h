@@ -61,15 +61,16 @@ static inline double host_taps(const struct tachy_nn_conv *a, bool depthwise, in
 {
     const struct tachy_conv_shape *s = &a->shape;
     int cin = s->cin / s->groups, group = o / (s->cout / s->groups);
+    const int planes = a->planes > 1 ? a->planes : 1;
     double sum = a->bias ? host_load(a->bias, TACHY_F32, o) : 0;
-    for (int i = 0; i < s->kh; i++)
-        for (int j = 0; j < s->kw; j++) {
+    for (int k = 0; k < s->kh * s->kw * planes; k++) {
+            const int i = k / planes / s->kw, j = k / planes % s->kw, from = planes > 1 ? n + k % planes - a->before : n;
             int y = oy * s->stride_h - s->pad_top + i * s->dil_h, x = ox * s->stride_w - s->pad_left + j * s->dil_w;
-            if (y < 0 || x < 0 || y >= s->h || x >= s->w)
+            if (y < 0 || x < 0 || y >= s->h || x >= s->w || from < 0 || (planes > 1 && from >= a->in_planes))
                 continue;
-            int64_t at = n * a->in.image + y * a->in.row + x * a->in.pixel + group * cin, tap = i * s->kw + j;
+            int64_t at = from * a->in.image + y * a->in.row + x * a->in.pixel + group * cin, tap = k;
             for (int c = 0; c < cin; c++) {
-                int64_t w = depthwise ? tap * s->cout + o : n * a->weights_image + ((int64_t)o * s->kh * s->kw + tap) * cin + c;
+                int64_t w = depthwise ? tap * s->cout + o : n * a->weights_image + ((int64_t)o * s->kh * s->kw * planes + tap) * cin + c;
                 double by = a->scale ? host_load(a->scale, TACHY_F32, n * a->scale_image + group * cin + c) : 1;
                 sum += host_load(a->in.data, a->dtype, at + c) * by * host_load(a->weights, a->dtype, w);
             }
@@ -132,7 +133,7 @@ static int host_conv_tma(const struct tachy_nn_conv *a, cuda_stream s)
         return a->scale ? CUDA_INVALID_VALUE : host_conv_of(a, false);
     if (!aligned || q->cin % 8 == 0 || a->variant || tachy_dtype_size(a->dtype) != 2)
         return CUDA_INVALID_VALUE;
-    int64_t rows = (int64_t)q->cout * q->kh * q->kw, row = (q->cin + 7) / 8 * 8;
+    int64_t rows = (int64_t)q->cout * q->kh * q->kw * (a->planes > 1 ? a->planes : 1), row = (q->cin + 7) / 8 * 8;
     uint16_t *dense = malloc(sizeof(*dense) * (size_t)(rows * q->cin));
     for (int64_t i = 0; i < rows * q->cin; i++)
         dense[i] = ((const uint16_t *)(uintptr_t)a->weights)[i / q->cin * row + i % q->cin];

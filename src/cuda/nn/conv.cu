@@ -19,20 +19,22 @@ template <typename T>
 __device__ static void gather(const tachy_nn_conv &a, const pixel &p, int group, int cin, int k, int depth, bool vectors,
                               float (&v)[4])
 {
-    int tap = k / cin, c = k % cin;
+    const int planes = a.planes > 1 ? a.planes : 1;
+    int step = k / cin, c = k % cin; // of taps, and the planes of each
 #pragma unroll
     for (int i = 0; i < 4; i++)
         v[i] = 0;
     for (int i = 0; i < 4 && k + i < depth; i++, c++) {
         if (c == cin)
-            c = 0, tap++;
+            c = 0, step++;
+        const int tap = step / planes, n = planes > 1 ? p.n + step % planes - a.before : p.n;
         int y = p.y + tap / a.shape.kw * a.shape.dil_h, x = p.x + tap % a.shape.kw * a.shape.dil_w;
-        if (y < 0 || x < 0 || y >= a.shape.h || x >= a.shape.w) {
+        if (y < 0 || x < 0 || y >= a.shape.h || x >= a.shape.w || n < 0 || (planes > 1 && n >= a.in_planes)) {
             if (vectors)
                 return;
             continue;
         }
-        const T *from = at<const T>(a.in.data) + p.n * a.in.image + y * a.in.row + x * a.in.pixel + group * cin + c;
+        const T *from = at<const T>(a.in.data) + n * a.in.image + y * a.in.row + x * a.in.pixel + group * cin + c;
         const float *scale = at<const float>(a.scale) + p.n * a.scale_image + group * cin + c;
         if (vectors) {
             load<T, 4>(v, from);
@@ -49,7 +51,7 @@ __global__ void __launch_bounds__(THREADS) conv(tachy_nn_conv a, int out_h, int 
 {
     __shared__ float left[2][DEPTH][PIXELS + PAD], right[2][DEPTH][CHANNELS + PAD];
     int group = blockIdx.z, cin = a.shape.cin / a.shape.groups, cout = a.shape.cout / a.shape.groups;
-    int taps = a.shape.kh * a.shape.kw, depth = taps * cin;
+    int taps = a.shape.kh * a.shape.kw * (a.planes > 1 ? a.planes : 1), depth = taps * cin;
     int t = threadIdx.x, mine = t / 4, k = t % 4 * 4;
     int64_t first = (int64_t)blockIdx.x * PIXELS;
     bool inside = first + mine < pixels;
@@ -122,7 +124,7 @@ template <typename T> static int launch(const tachy_nn_conv *a, cuda_stream stre
 int tachy_nn_run_conv(const struct tachy_nn_conv *a, cuda_stream stream)
 {
     const tachy_conv_shape *s = &a->shape;
-    if (s->groups < 1 || s->cin % s->groups || s->cout % s->groups || a->sums || a->variant || a->weights_image)
+    if (s->groups < 1 || s->cin % s->groups || s->cout % s->groups || a->sums || a->variant || a->weights_image || (a->planes > 1 && s->groups > 1))
         return cudaErrorInvalidValue;
     return of_floats(a->dtype, [&](auto t) { return launch<decltype(t)>(a, stream); });
 }

@@ -23,6 +23,9 @@ struct tachy_nn_conv {
     int64_t scale_image;
     struct tachy_nn_epilogue epilogue;
     enum tachy_dtype dtype; // of in, out, weights and what is added
+    // Only conv and conv_tma, one group: the pictures are planes of a volume, `in_planes` of them, and picture n of shape.n is made of
+    // those from n - before on, so many; what lies outside is zero. Weights: [cout][kh][kw][planes][cin]. 0: one picture, n itself.
+    int planes, before, in_planes;
     // conv_depthwise: sums of what is stored, float32 [n][parts][cout] with depthwise_parts() (kernels.h) parts of an image,
     // overwritten; the same bits in each run. 0: not wanted.
     cuda_address sums;

@@ -5,7 +5,7 @@
 // by COLUMNS output channels. For each tap and each 64 input channels one TMA box brings the pixels shifted by the tap
 // (what is outside is zero) and one the weights, four to eight such steps ahead. Two warpgroups multiply, each half
 // of the pixels; their results go through shared memory and TMA to the output, while the loads of the next tile run.
-// Taps that lie in the padding for a whole tile are left out. A cluster of SPLIT blocks may share a tile: each takes a
+// Taps that lie in the padding for a whole tile are left out. Of a volume each tap has a step for each plane. A cluster of SPLIT blocks may share a tile: each takes a
 // part of the steps, the sums meet in shared memory.
 enum { CONSUMERS = 256, THREADS = CONSUMERS + 128, DEPTH = 64, MOST_ORDER = 512, SHARED = 227 * 1024 };
 
@@ -30,6 +30,7 @@ struct work { // of one launch
     int tiles, chunks;              // chunks: of 64 input channels
     bool has_add, add_last, ordered;
     int weights_image;              // rows from an image's weights to the next's; 0: all have the same
+    int planes, before;             // of a volume, that an image is made of
     uint16_t order[MOST_ORDER];     // of the tiles in an image, most steps first
 };
 
@@ -81,15 +82,15 @@ __device__ static void produce(const work &w, uint32_t stages, uint32_t full, ui
     uint32_t phase = 1;
     for (int k = 0, rank; (rank = rank_of(k, cluster, clusters)) < w.tiles; k++) {
         tile t = tile_of(w, rank, columns_each);
-        int steps = t.rows * t.taps_in_row * w.chunks, end = (part + 1) * steps / SPLIT;
+        int steps = t.rows * t.taps_in_row * w.planes * w.chunks, end = (part + 1) * steps / SPLIT;
         for (int i = part * steps / SPLIT; i < end; i++) {
-            int chunk = i % w.chunks, tap = i / w.chunks, r = t.row0 + tap / t.taps_in_row, q = t.column0 + tap % t.taps_in_row;
+            int chunk = i % w.chunks, plane = i / w.chunks % w.planes, tap = i / w.chunks / w.planes, r = t.row0 + tap / t.taps_in_row, q = t.column0 + tap % t.taps_in_row;
             barrier_wait(empty + 8 * s, phase);
             uint32_t a = stages + s * L::STAGE, bar = full + 8 * s;
             barrier_expect(bar, L::STAGE);
             tma_load(a, &w.in, bar, chunk * DEPTH, t.x * w.s.stride_w - w.s.pad_left + q * w.s.dil_w,
-                     t.y * w.s.stride_h - w.s.pad_top + r * w.s.dil_h, t.n);
-            tma_load(a + L::A_BYTES, &w.weights, bar, chunk * DEPTH, r * w.s.kw + q, t.n * w.weights_image + t.channel);
+                     t.y * w.s.stride_h - w.s.pad_top + r * w.s.dil_h, t.n + plane - w.before);
+            tma_load(a + L::A_BYTES, &w.weights, bar, chunk * DEPTH, (r * w.s.kw + q) * w.planes + plane, t.n * w.weights_image + t.channel);
             if (++s == L::STAGES)
                 s = 0, phase ^= 1;
         }
@@ -307,7 +308,7 @@ __device__ static void consume(const work &w, uint32_t stages, uint32_t full, ui
         for (int c = p.thread; c < N; c += 128)
             p.bias[c] = w.bias && t.channel + c < w.s.cout ? w.bias[t.channel + c] : 0.0f;
         named_barrier(1 + p.group, 128);
-        int steps = t.rows * t.taps_in_row * w.chunks;
+        int steps = t.rows * t.taps_in_row * w.planes * w.chunks;
         multiply<T, L, BLOCKS, N>(d, stages, full, empty, (part + 1) * steps / SPLIT - part * steps / SPLIT, s, phase, p.group, p.lane);
         if (SPLIT > 1)
             meet<BLOCKS, N, SPLIT>(d, stages, p, part);
@@ -412,7 +413,7 @@ static bool may_split(const work *w, int64_t tiles, int split, int sms)
 {
     bool fits = tiles * split <= sms;
     for (int i = 0; fits && i < w->tiles_x * w->tiles_y; i++)
-        fits = taps_of(w, i) * w->chunks >= split;
+        fits = taps_of(w, i) * w->planes * w->chunks >= split;
     return fits;
 }
 
@@ -427,6 +428,7 @@ template <typename T, int BLOCKS, int N, int SPLIT> static int launch(const tach
     w.out_h = tachy_conv_out_h(s), w.out_w = tachy_conv_out_w(s);
     w.has_add = a->epilogue.add.data != 0, w.add_last = a->epilogue.add_last;
     w.weights_image = a->weights_image ? s->cout : 0;
+    w.planes = a->planes > 1 ? a->planes : 1, w.before = a->planes > 1 ? a->before : 0;
     choose_tile(&w, L::PIXELS, s->n);
     order_tiles(&w);
     w.columns = parts(s->cout, N), w.chunks = parts(s->cin, DEPTH);
@@ -438,10 +440,11 @@ template <typename T, int BLOCKS, int N, int SPLIT> static int launch(const tach
     // Unit that a warpgroup stores at once: 64 pixels of the box, in its order.
     int box[3] = {w.tw, w.th, w.tn}, part[3] = {least(w.tw, 64), 1, 1};
     part[1] = least(w.th, 64 / part[0]), part[2] = 64 / part[0] / part[1];
-    int64_t size[3] = {s->cin, s->kh * s->kw, (int64_t)s->cout * (a->weights_image ? s->n : 1)}, row = (s->cin + 7) / 8 * 8;
-    int64_t stride[3] = {1, row, row * s->kh * s->kw};
+    const int taps = s->kh * s->kw * w.planes;
+    int64_t size[3] = {s->cin, taps, (int64_t)s->cout * (a->weights_image ? s->n : 1)}, row = (s->cin + 7) / 8 * 8;
+    int64_t stride[3] = {1, row, row * taps};
     int rows[3] = {DEPTH, 1, N}, one[3] = {1, 1, 1};
-    if (!encode_picture(&w.in, &a->in, s->cin, s->w, s->h, s->n, box, s->stride_w, s->stride_h) ||
+    if (!encode_picture(&w.in, &a->in, s->cin, s->w, s->h, a->planes > 1 ? a->in_planes : s->n, box, s->stride_w, s->stride_h) ||
         !encode(&w.weights, a->weights, 3, size, stride, rows, one) ||
         !encode_picture(&w.out, &a->out, s->cout, w.out_w, w.out_h, s->n, part, 1, 1) ||
         !encode_picture(&w.add, w.has_add ? &a->epilogue.add : &a->out, s->cout, w.out_w, w.out_h, s->n, part, 1, 1))
@@ -474,6 +477,8 @@ int tachy_nn_run_conv_tma(const struct tachy_nn_conv *a, cuda_stream stream)
                    a->bias % 8 == 0 && (s->cin % 8 == 0 || !a->weights_image);
     if (attribute(cudaDevAttrComputeCapabilityMajor) != 9 || s->groups != 1 || a->scale || a->sums || !aligned ||
         s->n < 1 || s->stride_h > 8 || s->stride_w > 8)
+        return cudaErrorInvalidValue;
+    if (a->planes > 1 && (a->weights_image || a->in_planes < 1))
         return cudaErrorInvalidValue;
     if (a->variant < 0 || a->variant >= TACHY_NN_TMA_VARIANTS ||
         (a->weights_image && a->weights_image != (int64_t)s->cout * s->kh * s->kw * s->cin))

@@ -55,7 +55,7 @@ static uint64_t key_of(const struct cuda_step *s)
     const struct tachy_nn_tensor *add = &c->epilogue.add;
     int64_t parts[] = {c->in.pixel, c->in.row, c->in.image, c->out.pixel, c->out.row, c->out.image, add->pixel, add->row,
                        add->image, add->data != 0, c->epilogue.add_last, c->bias != 0, c->epilogue.act.kind, c->dtype,
-                       s->product.m, s->depthwise != 0, s->scaled != 0, c->sums != 0,
+                       s->product.m, s->depthwise != 0, s->scaled != 0, c->sums != 0, c->planes, c->before, c->in_planes,
                        s->pairs ? s[1].a.conv.shape.cout : 0, s->pairs ? s[1].a.conv.epilogue.act.kind : 0};
     return tachy_mix(tachy_mix(1, &c->shape, sizeof(c->shape)), parts, sizeof(parts));
 }

@@ -9,7 +9,7 @@ static bool is_tap(const struct tachy_node *n)
     const struct tachy_plan_attr *a = &n->attr;
     bool plain = n->op == TACHY_OP_CONV && n->out->rank == 4 && n->out->nhwc && n->in[0]->nhwc && tachy_is_half(n->out->dtype) &&
                  n->in[0]->dtype == n->out->dtype && !n->in[0]->data && n->in[1]->data && !cuda_input(n, 4);
-    return plain && a->conv.kernel[0] * a->conv.kernel[1] * a->conv.stride[0] * a->conv.stride[1] * a->conv.groups == 1 &&
+    return plain && a->conv.kernel[0] * a->conv.kernel[1] * a->conv.stride[0] * a->conv.stride[1] * a->conv.groups == 1 && a->conv.planes <= 1 &&
            !(a->conv.pad[0] | a->conv.pad[1] | a->conv.pad[2] | a->conv.pad[3]);
 }
 

@@ -174,6 +174,8 @@ struct cuda_put {
     enum tachy_dtype dtype;
     int64_t rows, taps, columns, row;
     int64_t row_step, tap_step, column_step;
+    int planes;         // taps that lie plane_step apart, within each of those that lie tap_step apart; 0: 1
+    int64_t plane_step;
     float factor;
     size_t at; // set by cuda_put()
 };
@@ -330,6 +332,7 @@ const char *cuda_refuses(const struct tachy_node *n);
 tachy_plan_pass_fn cuda_bytes; // bytes along an axis as floats (bytes.c)
 tachy_plan_pass_fn cuda_pixels; // first convolutions of pictures whose channels lie last (pixels.c)
 tachy_plan_pass_fn cuda_single; // convolutions to one channel (single.c)
+tachy_plan_pass_fn cuda_volumes; // convolutions read the planes of a volume where they lie (volumes.c)
 tachy_plan_pass_fn cuda_patches; // convolutions of windows side by side as products (patches.c)
 tachy_plan_pass_fn cuda_rows; // where rows are turned (rows.c)
 tachy_plan_pass_fn cuda_sums; // sums with products (rows.c)

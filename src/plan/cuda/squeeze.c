@@ -16,7 +16,7 @@ static bool is_small(const struct tachy_value *w) { return w->shape[0] <= MOST_C
 // One of the small convolutions between the means and the scale; `adds`: it may add a tensor.
 static bool is_layer(const struct tachy_node *n, bool adds)
 {
-    if (n->op != TACHY_OP_CONV || n->attr.conv.groups != 1 || n->attr.act.act == TACHY_PLAN_PRELU)
+    if (n->op != TACHY_OP_CONV || n->attr.conv.groups != 1 || n->attr.conv.planes > 1 || n->attr.act.act == TACHY_PLAN_PRELU)
         return false;
     for (int i = adds ? 4 : 3; i < n->nb_in; i++)
         if (n->in[i])

@@ -5,19 +5,22 @@
 
 // Steps of convolutions and matrix products.
 
-// Reorders [cout][cin / groups][kh][kw] to [cout][kh][kw][row]; the first cin / groups of a row are used, the rest is
+static int64_t planes_of(const struct tachy_node *n) { return TACHY_MAX(n->attr.conv.planes, 1); }
+
+// Reorders [cout][planes][cin / groups][kh][kw] to [cout][kh][kw][planes][row]; the first cin / groups of a row are used, the rest is
 // zero.
 static cuda_address weights_by_rows(struct cuda_build *b, const struct tachy_node *n, enum tachy_dtype t, int64_t row)
 {
     const struct tachy_value *v = n->in[1];
-    int64_t cin = v->shape[1], taps = v->shape[2] * v->shape[3];
-    return cuda_put(b, (struct cuda_put){.from = v->data, .dtype = t, .rows = v->shape[0], .taps = taps, .columns = cin, .row = row,
-                                         .row_step = cin * taps, .tap_step = 1, .column_step = taps, .factor = 1});
+    const int64_t planes = planes_of(n), cin = v->shape[1] / planes, taps = v->shape[2] * v->shape[3];
+    return cuda_put(b, (struct cuda_put){.from = v->data, .dtype = t, .rows = v->shape[0], .taps = taps * planes, .columns = cin, .row = row,
+                                         .row_step = planes * cin * taps, .tap_step = 1, .column_step = taps, .planes = (int)planes,
+                                         .plane_step = cin * taps, .factor = 1});
 }
 
 cuda_address cuda_conv_weights(struct cuda_build *b, const struct tachy_node *n, enum tachy_dtype t)
 {
-    return weights_by_rows(b, n, t, n->in[1]->shape[1]);
+    return weights_by_rows(b, n, t, n->in[1]->shape[1] / planes_of(n));
 }
 
 // To [kh][kw][c], as conv_depthwise has them.
@@ -39,7 +42,7 @@ int cuda_stem_pixel(const struct tachy_value *v)
         return 0;
     for (const struct tachy_use *u = v->used; u; u = u->next) {
         const struct tachy_plan_attr *a = &u->by->attr;
-        if (u->by->op != TACHY_OP_CONV || u != u->by->use || a->conv.groups != 1)
+        if (u->by->op != TACHY_OP_CONV || u != u->by->use || a->conv.groups != 1 || a->conv.planes > 1)
             return 0;
         pixel = a->conv.stride[1] % 2 ? 8 : pixel;
     }
@@ -105,7 +108,7 @@ static void set_product(struct cuda_step *s, bool alone)
 {
     const struct tachy_nn_conv *c = &s->a.conv;
     const struct tachy_conv_shape *q = &c->shape;
-    bool tap = q->kh * q->kw == 1 && q->stride_h == 1 && q->stride_w == 1 && q->groups == 1 &&
+    bool tap = q->kh * q->kw == 1 && c->planes <= 1 && q->stride_h == 1 && q->stride_w == 1 && q->groups == 1 &&
                !(q->pad_top | q->pad_left | q->pad_bottom | q->pad_right);
     const struct tachy_nn_tensor *add = &c->epilogue.add;
     // A slice of a Concat's odd channels is not aligned, and an algorithm that was found for the rows of one of C and D faults
@@ -168,6 +171,8 @@ int cuda_steps_conv(struct cuda_build *b, const struct tachy_node *n)
         return TACHY_ERR_NOMEM;
     struct tachy_nn_conv *c = &s->a.conv;
     c->shape = plan_conv_shape(n);
+    c->shape.n = (int)n->out->shape[0];
+    c->planes = n->attr.conv.planes, c->before = n->attr.conv.before, c->in_planes = (int)x->shape[0];
     c->dtype = n->out->dtype;
     c->out = cuda_tensor(b, n->out);
     c->epilogue.add_last = n->attr.act_before_add;

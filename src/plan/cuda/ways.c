@@ -26,14 +26,14 @@ static const struct tma_tile {
 
 // About how long a variant takes, in us: rounds of tiles over the multiprocessors, each as long as its steps of 64
 // channels take to multiply or to load, whichever is longer. The rates are an H200's for one multiprocessor.
-static double tma_time(const struct tachy_conv_shape *s, const struct tma_tile *t, int sms)
+static double tma_time(const struct tachy_conv_shape *s, int planes, const struct tma_tile *t, int sms)
 {
     const double flops = 5.4e6, bytes = 90e3, a_tile = 2.5, a_step = 0.05; // per us, us
     int64_t h = (s->h + s->pad_top + s->pad_bottom - s->dil_h * (s->kh - 1) - 1) / s->stride_h + 1;
     int64_t w = (s->w + s->pad_left + s->pad_right - s->dil_w * (s->kw - 1) - 1) / s->stride_w + 1;
     int64_t pixels = s->n * h * w, rows = 128 * t->blocks;
     int64_t tiles = (pixels + rows - 1) / rows * ((s->cout + t->columns - 1) / t->columns) * t->split;
-    int64_t steps = ((s->cin + 63) / 64 * s->kh * s->kw + t->split - 1) / t->split;
+    int64_t steps = ((s->cin + 63) / 64 * s->kh * s->kw * planes + t->split - 1) / t->split;
     double multiply = 2.0 * (double)rows * t->columns * 64 / flops, load = (double)(rows + t->columns) * 64 * 2 / bytes;
     double tile = (double)steps * (TACHY_MAX(multiply, load) + a_step) + a_tile * t->blocks * t->columns / 128;
     return (double)((tiles + sms - 1) / sms) * tile;
@@ -50,12 +50,12 @@ static int by_time(const void *a, const void *b)
     return x->us < y->us ? -1 : x->us > y->us ? 1 : x->variant - y->variant;
 }
 
-static void add_tma(struct ways *w, const struct tachy_conv_shape *s, int sms)
+static void add_tma(struct ways *w, const struct tachy_conv_shape *s, int planes, int sms)
 {
     struct timed order[TACHY_NN_TMA_VARIANTS];
     for (int i = 0; i < TACHY_NN_TMA_VARIANTS; i++) {
         bool known = i < (int)TACHY_ARRAY_SIZE(tma_tiles);
-        order[i] = (struct timed){known ? tma_time(s, &tma_tiles[i], sms) : 1e30, i};
+        order[i] = (struct timed){known ? tma_time(s, planes, &tma_tiles[i], sms) : 1e30, i};
     }
     qsort(order, TACHY_NN_TMA_VARIANTS, sizeof(*order), by_time);
     for (int i = 0; i < TACHY_NN_TMA_VARIANTS && w->n < CUDA_WAYS; i++)
@@ -86,7 +86,7 @@ int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_
     if (s->gemm) // faster than conv_tma for nearly every product that was timed, small ones too
         add(&w, CUDA_CONV_GEMM, s->nb_gemms);
     if (hopper)
-        add_tma(&w, &c->shape, TACHY_MAX(d->sm_count, 1));
+        add_tma(&w, &c->shape, TACHY_MAX(c->planes, 1), TACHY_MAX(d->sm_count, 1));
     add(&w, CUDA_CONV_ANY, 1);
     return w.n;
 }

@@ -40,11 +40,11 @@ struct part {
 static inline __attribute__((always_inline)) void put_rows(const struct part *part, enum tachy_dtype t)
 {
     const struct cuda_put p = *part->put;
-    const int64_t block = p.row_step == 1 ? BLOCK : 1;
+    const int64_t block = p.row_step == 1 ? BLOCK : 1, planes = TACHY_MAX(p.planes, 1);
     for (int64_t r = part->begin; r < part->end; r += block) {
         const int64_t n = TACHY_MIN(block, part->end - r);
         for (int64_t k = 0; k < p.taps; k++) {
-            const float *from = p.from + r * p.row_step + k * p.tap_step;
+            const float *from = p.from + r * p.row_step + k / planes * p.tap_step + k % planes * p.plane_step;
             const int64_t to = (r * p.taps + k) * p.row, next = p.taps * p.row;
             for (int64_t c = 0; n > 1 && c < p.columns; c++)
                 for (int64_t i = 0; i < n; i++)
