@@ -279,7 +279,7 @@ static int load_frames(struct light_bench *b)
         return err;
     size_t bytes = tachy_frame_bytes(b->p->input->format, b->p->input->width, b->p->input->height);
     int most = (int)TACHY_CLAMP(((size_t)64 << 20) / TACHY_MAX(bytes, (size_t)1), (size_t)TACHY_MAX(2, b->group),
-                                (size_t)LIGHT_FRAMES);
+                                (size_t)TACHY_MAX((int)LIGHT_ENOUGH, b->group));
     most -= most % b->group;
     while (b->nb_frames < most && tachy_source_read(s, &b->frames[b->nb_frames]) == TACHY_OK) {
         tachy_frame *f = b->frames[b->nb_frames];

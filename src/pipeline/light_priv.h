@@ -6,7 +6,7 @@
 
 // Shared by the files that measure the light time.
 
-enum { LIGHT_FRAMES = 24, LIGHT_STREAMS = 8, LIGHT_LANES = 256 };
+enum { LIGHT_FRAMES = 64, LIGHT_ENOUGH = 24, LIGHT_STREAMS = 8, LIGHT_LANES = 256 };
 
 // One GPU's share of the job.
 struct light_gpu {

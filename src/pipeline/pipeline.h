@@ -191,8 +191,8 @@ struct tachy_stream {
 };
 
 enum {
-    PIPELINE_BATCH = 16, // jobs that a worker takes at once, at most
-    PIPELINE_ENOUGH = 16, // that a worker which rests is woken for: a group to infer and one to composite
+    PIPELINE_BATCH = 64,  // jobs that a worker takes at once, at most
+    PIPELINE_ENOUGH = 16, // that it takes, unless a stream's group is larger: a group to infer and one to composite
 };
 
 // One item in a queue.
@@ -245,12 +245,13 @@ struct tachy_pipeline {
     struct pipeline_queue infer, composite;
     bool in_turns;       // a stream's frames are a GPU's: jobs come from the two in turn
     bool grouped;        // a stream's items go several at once
+    int together;        // jobs that a worker takes at most, and is woken for where it rests: PIPELINE_ENOUGH, or a stream's group
     bool ordered;        // a stream's items take turns: who had one brings the next
     bool took_composite; // last
     int64_t window_sum; // of all streams: what the queues have room for
     int idle;      // workers that wait
     bool waking;   // one of them was signalled and has not woken yet
-    int resting;   // workers that wait at `enough` until PIPELINE_ENOUGH jobs are ready
+    int resting;   // workers that wait at `enough` until as many jobs as go `together` are ready
     const struct pipeline_worker *first_back; // the one of them that wakes by a timeout; NULL: none does
     pthread_cond_t enough;
     bool paused, closing;
@@ -280,7 +281,7 @@ int pipeline_queue_reserve(struct tachy_pipeline *p, int64_t items);
 // Adds a job and wakes a worker if one is needed.
 void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job);
 // Takes up to `most` jobs, composites first or in turns, and more if they go through their steps together; returns
-// their number, at most PIPELINE_BATCH.
+// their number, at most p->together.
 int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int most);
 // Takes a stream's jobs out.
 void pipeline_queue_purge(struct tachy_pipeline *p, const tachy_stream *s);

@@ -41,7 +41,7 @@ int pipeline_queue_reserve(struct tachy_pipeline *p, int64_t items)
 void pipeline_queue_wake(struct tachy_pipeline *p)
 {
     if (p->resting) {
-        if (atomic_load(&p->ready) == PIPELINE_ENOUGH)
+        if (atomic_load(&p->ready) == p->together)
             pthread_cond_signal(&p->enough);
         return;
     }
@@ -68,7 +68,7 @@ int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int 
     int n = 0;
     // The items nearest to their end go first: that frees memory, and they are still in the cache. With a GPU the two
     // queues take turns, because a frame that waits for a worker holds a surface that its decoder needs.
-    int limit = p->grouped ? PIPELINE_BATCH : most;
+    int limit = p->grouped ? p->together : most;
     for (; n < limit && (count(&p->composite) || count(&p->infer)); n++) {
         bool infer = !count(&p->composite) || (p->in_turns && p->took_composite && count(&p->infer));
         struct pipeline_queue *q = infer ? &p->infer : &p->composite;

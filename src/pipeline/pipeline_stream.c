@@ -75,6 +75,7 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
         .out_bytes = out->format ? (int64_t)tachy_frame_bytes(out->format, out->width, out->height) : 0,
         .item_bytes = (int64_t)tachy_task_item_bytes(b->task),
         .workers = p->nb_workers,
+        .group = s->group,
         .max_bytes = TACHY_DEF(params->max_bytes, p->max_bytes),
         .window = params->window,
         .most = params->ahead ? params->ahead + TACHY_MAX(p->nb_workers, p->batch) : 0,
@@ -270,6 +271,7 @@ static int enlist(tachy_stream *s)
         p->window_sum += s->mask + 1;
     p->in_turns |= s->sched.on_gpu;
     p->grouped |= s->group > 1;
+    p->together = TACHY_MAX(p->together, s->group);
     p->ordered |= s->first_turn < s->nb_spans;
     pthread_mutex_unlock(&p->lock);
     if (err == TACHY_OK) {

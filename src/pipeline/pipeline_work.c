@@ -524,7 +524,7 @@ static int share(const struct pipeline_worker *w)
 {
     const struct tachy_pipeline *p = w->pipeline;
     int ready = atomic_load_explicit(&p->ready, memory_order_relaxed);
-    return sched_share(ready, p->nb_workers, tachy_ticks_ns(w->cost), PIPELINE_BATCH);
+    return sched_share(ready, p->nb_workers, tachy_ticks_ns(w->cost), p->together);
 }
 
 static bool has_work(void *pipeline)
@@ -562,11 +562,11 @@ static void rest(struct pipeline_worker *w, int done)
     struct tachy_pipeline *p = w->pipeline;
     if (!p->grouped || p->ordered || atomic_load_explicit(&p->prompt, memory_order_relaxed))
         return;
-    w->rest_us = sched_rest(w->rest_us, done >= PIPELINE_ENOUGH);
+    w->rest_us = sched_rest(w->rest_us, done >= p->together);
     p->resting++;
     p->first_back = TACHY_DEF(p->first_back, w);
     bool late = false;
-    while (!p->closing && !late && atomic_load(&p->ready) < PIPELINE_ENOUGH) {
+    while (!p->closing && !late && atomic_load(&p->ready) < p->together) {
         uint64_t until = tachy_now_ns() + (uint64_t)w->rest_us * 1000;
         late = tachy_cond_wait_until(&p->enough, &p->lock, until) && TACHY_DEF(p->first_back, w) == w;
     }

@@ -16,10 +16,13 @@ enum {
 // Items in flight by bytes and workers.
 static int64_t depth_of(const struct sched_stream *s)
 {
-    int64_t bytes = s->in_bytes + s->out_bytes + ITEM_REST, need = s->workers + 2, max_bytes = s->max_bytes;
+    int64_t bytes = s->in_bytes + s->out_bytes + ITEM_REST, max_bytes = s->max_bytes;
+    // A group for each worker, and one that comes together; pictures that are written count twice, so they have fewer.
+    int64_t groups = s->out_bytes ? 0 : (int64_t)s->group * (s->workers + 1);
+    int64_t need = TACHY_MAX(s->workers + 2, groups);
     // Small pictures wait side by side: hand-overs are then few.
     int64_t small = TACHY_MIN(8 * MIB / bytes, 64);
-    int64_t most = TACHY_MAX(3 * (int64_t)s->workers + 4, small);
+    int64_t most = TACHY_MAX(TACHY_MAX(3 * (int64_t)s->workers + 4, small), groups);
     if (!max_bytes)
         max_bytes = TACHY_MAX(160 * MIB, TACHY_MIN(need * bytes, s->memory / 4));
     return TACHY_CLAMP(max_bytes / bytes, 2, most) + s->ahead;

@@ -73,7 +73,7 @@ void tachy_task_item_close(const tachy_task *t, void *priv);
 // Ends what a device still does for the item.
 int tachy_task_sync(const tachy_task *t, struct tachy_item *item);
 
-enum { TACHY_STAGE_ITEMS = 32 }; // items of a pass, at most
+enum { TACHY_STAGE_ITEMS = 64 }; // items of a pass, at most
 
 // Items on their way through some of a task's stages. Whoever starts a pass has its items and workers to itself.
 struct tachy_stage_pass {
