@@ -59,6 +59,14 @@ static void set_spans(tachy_stream *s)
     s->sched.begins_in_turn = s->first_turn == 0;
 }
 
+static bool writes_pictures(const tachy_task *t)
+{
+    bool writes = false;
+    for (int i = 0; i < t->nb_stages; i++)
+        writes = writes || (t->stage[i]->flags & TACHY_STAGE_WRITES && !(t->stage[i]->flags & TACHY_STAGE_TEXT));
+    return writes;
+}
+
 static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params)
 {
     const struct tachy_pipeline *p = s->pipeline;
@@ -72,7 +80,7 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
     s->turns = sched_turns(s->group, b->batcher || b->task->save, on_gpu);
     s->sched = (struct sched_stream){
         .in_bytes = (int64_t)tachy_frame_bytes(in->format, in->width, in->height),
-        .out_bytes = out->format ? (int64_t)tachy_frame_bytes(out->format, out->width, out->height) : 0,
+        .out_bytes = out->format && writes_pictures(b->task) ? (int64_t)tachy_frame_bytes(out->format, out->width, out->height) : 0,
         .item_bytes = (int64_t)tachy_task_item_bytes(b->task),
         .workers = p->nb_workers,
         .group = s->group,
@@ -271,7 +279,7 @@ static int enlist(tachy_stream *s)
         p->window_sum += s->mask + 1;
     p->in_turns |= s->sched.on_gpu;
     p->grouped |= s->group > 1;
-    p->together = TACHY_MAX(p->together, s->group);
+    p->together = TACHY_MAX(p->together, (int)TACHY_MIN(s->group, s->bounds.depth / 2)); // more would never be there
     p->ordered |= s->first_turn < s->nb_spans;
     pthread_mutex_unlock(&p->lock);
     if (err == TACHY_OK) {

@@ -17,7 +17,7 @@ enum {
 static int64_t depth_of(const struct sched_stream *s)
 {
     int64_t bytes = s->in_bytes + s->out_bytes + ITEM_REST, max_bytes = s->max_bytes;
-    // A group for each worker, and one that comes together; pictures that are written count twice, so they have fewer.
+    // A group for each worker, and one that comes together. Where pictures are written too, they have what fits.
     int64_t groups = s->out_bytes ? 0 : (int64_t)s->group * (s->workers + 1);
     int64_t need = TACHY_MAX(s->workers + 2, groups);
     // Small pictures wait side by side: hand-overs are then few.

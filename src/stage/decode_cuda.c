@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 // Regions of a network whose frames are on devices. The host decodes, because a network's output is small compared with
-// the picture, and suppression is a loop. So a group waits once for its tensors, and for nothing else.
+// the picture, and suppression is a loop. So a group waits once for its tensors, and for nothing else. Meanwhile the device has
+// what other workers have queued: of a group of one is copied and of another decoded, while it runs the network on a third.
 
 // The stage's data for a worker on a device.
 struct part {
@@ -14,10 +15,25 @@ struct part {
     struct tachy_block pinned; // outputs of an engine that runs there, of each picture, as net.out_at says
 };
 
+// As many as are asked for, else as many as fit some memory: a network runs several small pictures in little more time than one.
+static int group_of(const struct tachy_infer *in, const tachy_settings *s)
+{
+    enum { BYTES = 64 << 20, USUAL = 32 };
+    const struct tachy_infer_net *net = &in->net[TACHY_INFER_FULL];
+    size_t fit = BYTES / (tachy_tensor_bytes(&net->in[net->picture].spec) + net->out_bytes);
+    int asked = tachy_settings_is_set(s, "model.batch_size") ? (int)tachy_settings_int(s, "model.batch_size") : 0;
+    return asked ? TACHY_MIN(asked, (int)DEVICE_MOST) : (int)TACHY_CLAMP(fit, (size_t)DEVICE_GROUP, (size_t)USUAL);
+}
+
 static int open(struct tachy_stage *st, const tachy_settings *s)
 {
-    st->worker_of = tachy_infer_of(st)->st->worker_of;
-    st->task->workers = 0;
+    enum { WORKERS = 4 };
+    const struct tachy_infer *in = tachy_infer_of(st);
+    struct task_devices *d = st->task->devices;
+    const bool plans = infer_runs_plans(in->net[TACHY_INFER_FULL].first);
+    st->worker_of = in->st->worker_of;
+    st->task->workers = plans ? WORKERS * d->nb : 0;
+    d->group = plans ? group_of(in, s) : 0;
     return tachy_decode_open(st, s);
 }
 

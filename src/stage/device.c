@@ -68,7 +68,7 @@ struct task_device *device_with(struct task_devices *d, int ordinal)
 
 int device_group_size(const struct task_devices *d)
 {
-    return d->only_queues && !d->waits && !d->states ? DEVICE_GROUP : 1;
+    return d->only_queues && !d->waits && !d->states ? TACHY_DEF(d->group, (int)DEVICE_GROUP) : 1;
 }
 
 // ---- A worker's ----
@@ -309,7 +309,7 @@ void device_run_where_it_is(struct device_set *set, struct tachy_stage *st, cons
 int device_queue(struct device_set *set, struct tachy_stage *st, struct tachy_item *const items[], int n, int regions,
                  void (*call)(struct device_group *p))
 {
-    int each[DEVICE_GROUP] = {0}, err = TACHY_OK;
+    int each[DEVICE_MOST] = {0}, err = TACHY_OK;
     struct device_group p = {.g = set->now, .st = st, .part = set->now->part[st->index], .items = items, .err = each, .n = n,
                              .kind = device_item_of(set->devices, items[0])->kind};
     for (; p.region < regions && err == TACHY_OK; p.region++) {

@@ -16,8 +16,8 @@
 // stream that wrote the frame, and does not wait; whoever pulls the finished picture waits.
 
 enum {
-    DEVICE_GROUP = 8,   // items that a worker takes at once
-    DEVICE_MOST = 32,   // parts of their pictures that a network sees at once, at most
+    DEVICE_GROUP = 8,   // items that a worker takes at once, unless the task asks for more
+    DEVICE_MOST = 64,   // and then at most; parts of pictures that a network sees at once, at most
     DEVICE_ALIGN = 256, // what tensors of one block begin at multiples of, as what the driver gives does
 };
 
@@ -40,6 +40,7 @@ struct task_devices {
     int ids[TACHY_MAX_GPUS], nb_ids; // asked for
     double fraction, vram;           // settings gpu.*
     struct tachy_memory *memory; // of the pipeline that the task works in; NULL until a stream starts
+    int group;        // items that a worker takes at once, up to DEVICE_MOST; 0: DEVICE_GROUP. More only of tasks without masks
     bool only_queues; // workers: the model runs on devices too
     bool waits;       // a stage waits for the device for each item, so items are processed singly
     bool states;      // streams have states there

@@ -9,7 +9,7 @@
 // The stages of a network whose frames are on devices: queued there, for one item or several at once. A failed item
 // does not affect others; work queued for its mask or picture is waited for, since that memory is about to be reused.
 
-enum { MOST = DEVICE_GROUP };
+enum { MOST = DEVICE_MOST };
 
 // Stream state on the host or the device, wherever the engine runs.
 struct state {

@@ -457,7 +457,7 @@ void infer_there_run(struct infer_there *t, struct device_worker *g, const int p
 
 void infer_cuda_queue_models(struct device_group *p)
 {
-    int picture[DEVICE_GROUP];
+    int picture[DEVICE_MOST];
     for (int i = 0; i < p->n; i++)
         picture[i] = infer_cuda_picture(p, i);
     infer_there_run(infer_part_of(p->g, p->kind), p->g, picture, p->n, p->err);

@@ -81,7 +81,7 @@ static void item_close(void *item)
 
 const struct tachy_stage_ops tachy_stage_lines = {
     .name = "lines",
-    .flags = TACHY_STAGE_WRITES,
+    .flags = TACHY_STAGE_WRITES | TACHY_STAGE_TEXT,
     .priv_size = sizeof(struct lines),
     .item_size = sizeof(struct texts),
     .open = open,

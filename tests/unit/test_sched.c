@@ -64,6 +64,21 @@ TEST(depth_follows_the_budget)
     }
 }
 
+// Where only text is written each worker has its group in flight, and one comes together meanwhile.
+TEST(groups_are_in_flight)
+{
+    for (int workers = 1; workers <= 8; workers *= 2) {
+        struct sched_stream s = plain(640 * 480 * 3 / 2, 0, workers);
+        struct sched_bounds b;
+        s.group = 32;
+        sched_bounds(&s, &b);
+        CHECK(b.depth >= 32 * (workers + 1));
+        s.max_bytes = 8 * MIB; // what was asked for counts
+        sched_bounds(&s, &b);
+        CHECK(b.depth * s.in_bytes <= 8 * MIB);
+    }
+}
+
 // A request for fewer frames ahead is honoured for all frames, and nobody gets more than the memory allows.
 TEST(frames_ahead_are_bounded)
 {
@@ -200,7 +215,7 @@ TEST(groups)
     CHECK_INT(sched_turns(16, false, true), 16);
 }
 
-TEST_MAIN(TEST_CASE(groups), TEST_CASE(bounds_hold), TEST_CASE(depth_follows_the_budget),
+TEST_MAIN(TEST_CASE(groups), TEST_CASE(bounds_hold), TEST_CASE(groups_are_in_flight), TEST_CASE(depth_follows_the_budget),
           TEST_CASE(a_turn_at_the_beginning_holds_few_pictures),
           TEST_CASE(frames_ahead_are_bounded), TEST_CASE(masks_may_wait_further_ahead), TEST_CASE(shares_are_fair),
           TEST_CASE(rests_become_as_long_as_a_group), TEST_CASE(the_gate_lets_groups_through))
