@@ -133,7 +133,7 @@ static void interpolate(struct check *c)
 static void transpose(struct check *c)
 {
     const enum tachy_dtype types[] = {TACHY_F32, nn_half(c), TACHY_U8};
-    struct tachy_nn_transpose a = {.rows = check_range(c, 1, check_range(c, 0, 1) ? 8 : 90), .columns = check_range(c, 1, 300),
+    struct tachy_nn_transpose a = {.rows = check_range(c, 1, check_range(c, 0, 1) ? 8 : 90), .columns = check_range(c, 1, check_range(c, 0, 1) ? 8 : 300),
                                    .batch = check_range(c, 1, 3), .in_dtype = types[check_range(c, 0, 2)],
                                    .out_dtype = types[check_range(c, 0, 2)]};
     a.padded_rows = check_range(c, 0, 1) ? (a.rows + 3) / 4 * 4 : 0;

@@ -53,14 +53,41 @@ template <typename T, typename U> __global__ void __launch_bounds__(256) transpo
             out[r] = v[r];
 }
 
+// Few columns (the channels of a picture that has them last): a thread has one row and writes a line of each column with the
+// threads beside it.
+template <typename T, typename U> __global__ void __launch_bounds__(256) transpose_narrow(tachy_nn_transpose a, int rows)
+{
+    int row = blockIdx.x * 256 + threadIdx.x;
+    if (row >= rows)
+        return;
+    const T *in = at<const T>(a.in) + blockIdx.z * a.in_batch + row * a.in_row;
+    U *out = at<U>(a.out) + blockIdx.z * a.out_batch + row;
+    alignas(16) T v[8];
+    if (row < a.rows && a.columns * sizeof(T) == 8 && a.in % 8 == 0 && (a.in_row | a.in_batch) * sizeof(T) % 8 == 0)
+        *reinterpret_cast<pack<T, 8 / sizeof(T)> *>(v) = *reinterpret_cast<const pack<T, 8 / sizeof(T)> *>(in);
+    else
+#pragma unroll
+        for (int c = 0; c < 8; c++)
+            if (row < a.rows && c < a.columns)
+                v[c] = in[c];
+#pragma unroll
+    for (int c = 0; c < 8; c++)
+        if (c < a.columns) {
+            float x = row < a.rows ? value(v[c]) : 0.0f;
+            store(&out[c * a.out_row], a.scale != 0 && row < a.rows ? x * a.scale + a.shift : x, 255);
+        }
+}
+
 template <typename T, typename U> static int launch(const tachy_nn_transpose *a, cuda_stream stream)
 {
     int rows = a->padded_rows > a->rows ? a->padded_rows : a->rows;
     dim3 grid((unsigned)parts(a->columns, TILE), (unsigned)parts(rows, TILE), (unsigned)a->batch);
-    if ((a->in_column > 1 && (rows > 8 || sizeof(U) == 1)) || a->rows < 1 || a->columns < 1 || a->batch < 1 || a->batch > 65535 || grid.y > 65535)
+    if ((a->in_column > 1 && (rows > 8 || sizeof(U) == 1)) || a->rows < 1 || a->columns < 1 || a->batch < 1 || a->batch > 65535 || (grid.y > 65535 && rows > 8 && a->columns > 8))
         return cudaErrorInvalidValue;
     if (rows <= 8 && sizeof(U) > 1)
         transpose_few<T, U><<<dim3((unsigned)parts(a->columns, 256), 1, (unsigned)a->batch), 256, 0, on(stream)>>>(*a, rows);
+    else if (a->columns <= 8)
+        transpose_narrow<T, U><<<dim3((unsigned)parts(rows, 256), 1, (unsigned)a->batch), 256, 0, on(stream)>>>(*a, rows);
     else
         transpose<T, U><<<grid, dim3(TILE, LINES), 0, on(stream)>>>(*a, rows);
     return cudaGetLastError();
