@@ -44,17 +44,20 @@ static struct tachy_value *padded(struct reader_node *n, struct tachy_value *x, 
     return reader_make(n, TACHY_OP_PAD, &a, &x, 1, x->rank, shape);
 }
 
-// `count` planes of x [n][d].., every step-th from the first.
-static struct tachy_value *planes(struct reader_node *n, struct tachy_value *x, int64_t first, int64_t step, int64_t count)
+// `count` of x along an axis, every step-th from the first; and of another axis `channels` from the one at `channel`.
+static struct tachy_value *planes(struct reader_node *n, struct tachy_value *x, int axis, int64_t first, int64_t step, int64_t count,
+                                  int other, int64_t channel, int64_t channels)
 {
     struct tachy_plan_attr a = {0};
     int64_t shape[TACHY_MAX_RANK];
     memcpy(shape, x->shape, sizeof(shape));
-    shape[1] = count;
+    shape[axis] = count;
+    shape[other] = channels;
     for (int d = 0; d < x->rank; d++)
         a.slice.step[d] = 1;
-    a.slice.start[1] = first;
-    a.slice.step[1] = step;
+    a.slice.start[axis] = first;
+    a.slice.step[axis] = step;
+    a.slice.start[other] = channel;
     return reader_make(n, TACHY_OP_SLICE, &a, &x, 1, x->rank, shape);
 }
 
@@ -65,20 +68,25 @@ struct taps {
     int64_t before, step, first[READER_INPUTS];
 };
 
-// Each plane of `x`, channels last, with the planes that its window sees as channels: [n][planes][h][w][groups][taps][c].
-static struct tachy_value *gathered(struct reader_node *n, struct tachy_value *x, const struct taps *t, int64_t count,
-                                    int64_t groups)
+static struct tachy_value *with_zero_planes(struct reader_node *n, struct tachy_value *x, const struct taps *t, int64_t count)
 {
     int64_t last = 0;
     for (int k = 0; k < t->n; k++)
         last = TACHY_MAX(last, t->first[k] + (count - 1) * t->step);
-    x = padded(n, x, 1, t->before, TACHY_MAX(last + 1 - t->before - x->shape[1], 0));
+    return x ? padded(n, x, 1, t->before, TACHY_MAX(last + 1 - t->before - x->shape[1], 0)) : NULL;
+}
+
+// Each plane of `x`, channels last, with the planes that its window sees as channels: [n][planes][h][w][groups][taps][c].
+static struct tachy_value *gathered(struct reader_node *n, struct tachy_value *x, const struct taps *t, int64_t count,
+                                    int64_t groups)
+{
+    x = with_zero_planes(n, x, t, count);
     if (!x)
         return NULL;
     int64_t c = x->shape[4] / groups, shape[] = {x->shape[0], x->shape[1], x->shape[2], x->shape[3], groups, c};
     struct tachy_value *in[READER_INPUTS], *apart = reader_reshaped(n, x, 6, shape);
     for (int k = 0; k < t->n; k++)
-        if (!apart || !(in[k] = planes(n, apart, t->first[k], t->step, count)))
+        if (!apart || !(in[k] = planes(n, apart, 1, t->first[k], t->step, count, 5, 0, c)))
             return NULL;
     shape[1] = count;
     shape[5] = c * t->n;
@@ -119,6 +127,51 @@ static bool taps_of(const struct window *k, bool transposed, struct taps *t)
     return t->n >= 1 && t->n <= READER_INPUTS && t->before >= 0 && t->before <= INT32_MAX && t->step >= 1 && k->dilation[0] >= 1;
 }
 
+// A convolution of few channels: what each plane adds to every plane that sees it, as more channels of one convolution,
+// then their sum. Kernels compute blocks of channels, and planes are read once and not once per tap.
+enum { FEW_CHANNELS = 128 };
+
+// A bias for the first of `taps`, zeros for the others, as the convolution's. NULL: no memory.
+static struct tachy_value *first_bias(struct reader_node *n, const struct tachy_value *bias, int taps)
+{
+    int64_t channels = tachy_value_elements(bias), all = taps * channels;
+    float *to = tachy_graph_alloc(n->r->g, sizeof(*to) * (size_t)all);
+    if (to)
+        memcpy(memset(to, 0, sizeof(*to) * (size_t)all), bias->data, sizeof(*to) * (size_t)channels);
+    return to ? tachy_graph_constant(n->r->g, bias->name, TACHY_F32, 1, &all, to) : NULL;
+}
+
+static const char *summed_conv(struct reader_node *n, const struct tachy_plan_attr *a, const struct taps *t)
+{
+    const int64_t *w = n->in[1]->shape, *y = n->out[0]->shape, channels = y[1], all = t->n * channels;
+    const bool wide = all > w[1]; // zero planes are added where there are fewer channels
+    struct tachy_value *x = channels_last(n), *sum = NULL;
+    x = wide ? with_zero_planes(n, x, t, y[2]) : x;
+    if (!x)
+        return READER_NOMEM;
+    int64_t depth = x->shape[1], count = y[0] * depth;
+    struct tachy_value *bias = reader_in(n, 2);
+    const bool early = wide && bias && bias->data; // all planes that the first tap sees are computed
+    struct tachy_value *in[] = {as_pictures(n, x, count, x->shape[2], x->shape[3]),
+                                reader_reshaped(n, reader_turned(n, n->in[1], (const int[]){2, 0, 1, 3, 4}), 4,
+                                                (int64_t[]){all, w[1], w[3], w[4]}),
+                                early ? first_bias(n, bias, t->n) : NULL};
+    if (!in[0] || !in[1] || (early && !in[2]))
+        return READER_NOMEM;
+    struct tachy_value *to = reader_make(n, TACHY_OP_CONV, a, in, early ? 3 : 2, 4, (int64_t[]){count, all, y[3], y[4]});
+    to = as_last(n, to, (int64_t[]){y[0], depth, y[3], y[4], all});
+    to = wide ? to : with_zero_planes(n, to, t, y[2]);
+    const bool one = y[0] == 1; // one volume's planes are pictures, whose parts need not be copied
+    to = one && to ? as_pictures(n, to, to->shape[1], y[3], y[4]) : to;
+    for (int k = 0; k < t->n && to; k++) {
+        struct tachy_value *part = planes(n, to, one ? 0 : 1, t->first[k], 1, y[2], one ? 1 : 4, k * channels, channels);
+        sum = k ? reader_combine(n, TACHY_PLAN_ADD, sum, part, NULL) : part;
+    }
+    if (bias && !early && sum)
+        sum = reader_combine(n, TACHY_PLAN_ADD, sum, one ? reader_reshaped(n, bias, 4, (int64_t[]){1, channels, 1, 1}) : bias, NULL);
+    return finish(n, one ? as_last(n, sum, (int64_t[]){1, y[2], y[3], y[4], channels}) : sum);
+}
+
 const char *reader_volume_conv(struct reader_node *n, const struct tachy_plan_attr *a, const struct window *k, bool transposed)
 {
     struct tachy_value *y = n->out[0], *in[] = {NULL, NULL, reader_in(n, 2)};
@@ -127,6 +180,8 @@ const char *reader_volume_conv(struct reader_node *n, const struct tachy_plan_at
     if (!taps_of(k, transposed, &t) || c % groups || c < 1 || (transposed && k->stride[0] < 1) ||
         n->in[1]->shape[0] % groups || (n->in[1]->dtype != TACHY_F32))
         return READER_ATTRIBUTE;
+    if (!transposed && groups == 1 && t.n > 1 && t.step == 1 && y->shape[1] <= c && t.n * y->shape[1] <= FEW_CHANNELS)
+        return summed_conv(n, a, &t);
     struct tachy_value *x = channels_last(n);
     if (transposed)
         x = spread_planes(n, x, k->stride[0]);

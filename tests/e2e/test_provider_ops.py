@@ -95,6 +95,8 @@ class Operators(provider.OperatorCase):
         self.op("Conv", (1, 6, 7, 9, 8), constants=[w(8, 3, 3, 2, 3), w(8)], group=2, pads=[1, 0, 2, 2, 1, 0], strides=[2, 1, 2])
         self.op("Conv", (1, 6, 9, 8, 7), constants=[w(6, 1, 3, 3, 3), w(6)], group=6, dilations=[2, 1, 2])
         self.op("Conv", (1, 4, 6, 5, 7), constants=[w(5, 4, 1, 1, 1)])
+        for batch, c in ((2, 1), (1, 3), (1, 6)):  # few channels
+            self.op("Conv", (batch, 6, 9, 8, 7), constants=[w(c, 6, 5, 3, 3) / 9, w(c)], pads=[4, 1, 1, 3, 0, 1], dilations=[2, 1, 1], strides=[1, 2, 1])
         self.op("Conv", (1, 4, 6, 5, 7), (5, 4, 2, 3, 1), pads=[0, 1, 0, 1, 1, 0])  # weights as an input
         for pad in ("SAME_UPPER", "SAME_LOWER", "VALID"):
             self.op("Conv", (1, 3, 7, 6, 5), constants=[w(4, 3, 4, 2, 3)], strides=[2, 2, 1], auto_pad=pad)
