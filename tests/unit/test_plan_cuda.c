@@ -571,6 +571,36 @@ TEST(precision_by_error)
     free(got);
 }
 
+// A batch normalisation that no convolution takes, and the sum of three parts of one picture.
+static void sums_of_parts(void)
+{
+    begin();
+    struct tachy_value *x = conv(input(4, SHAPE(2, 3, 6, 5)), 24, 3, true), *part[3], *in[] = {x};
+    for (int i = 0; i < 3; i++) {
+        struct tachy_plan_attr a = {.slice = {.start = {0, 8 * i, 0, 0}, .step = {1, 1, 1, 1}}};
+        tachy_graph_node(g, NULL, TACHY_OP_SLICE, "n", &a, in, 1, part[i] = VALUE(2, 8, 6, 5));
+    }
+    struct tachy_value *y = binary(TACHY_PLAN_ADD, part[2], binary(TACHY_PLAN_ADD, part[0], part[1]));
+    y = unary(TACHY_PLAN_SIGMOID, y);
+    y = binary(TACHY_PLAN_ADD, binary(TACHY_PLAN_MUL, y, NUMBERS(1, 8, 1, 1)), NUMBERS(1, 8, 1, 1));
+    tachy_graph_add_output(g, conv(y, 8, 3, true));
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+TEST(sums_share_launches)
+{
+    const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
+    float *want = expected(sums_of_parts), *half = on_gpu(sums_of_parts, TACHY_PLAN_FP16);
+    CHECK(off(half, want, 2 * 8 * 6 * 5) < 3e-3);
+    free(want);
+    free(half);
+    sums_of_parts();
+    struct tachy_plan *p = opened(&params);
+    CHECK_INT(steps_called(p, "Binary") + steps_called(p, "Unary"), 2); // the product may lie where the parts do
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+
 static int launches; // of convolutions
 
 static int counted_conv(const struct tachy_nn_conv *c, cuda_stream stream)
@@ -1000,5 +1030,5 @@ TEST(volumes_stay_turned)
     tachy_graph_close(&g);
 }
 
-TEST_MAIN(TEST_CASE(attention_in_place), TEST_CASE(transformer_layer), TEST_CASE(products_of_moved_parts), TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(known_kernels), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite), TEST_CASE(gates_of_a_decoder), TEST_CASE(odd_channels), TEST_CASE(pixels_of_a_first_convolution), TEST_CASE(pairs_of_convolutions), TEST_CASE(branches_side_by_side),
+TEST_MAIN(TEST_CASE(attention_in_place), TEST_CASE(transformer_layer), TEST_CASE(products_of_moved_parts), TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(known_kernels), TEST_CASE(sums_share_launches), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite), TEST_CASE(gates_of_a_decoder), TEST_CASE(odd_channels), TEST_CASE(pixels_of_a_first_convolution), TEST_CASE(pairs_of_convolutions), TEST_CASE(branches_side_by_side),
           TEST_CASE(precision), TEST_CASE(scale_by_channel), TEST_CASE(groups), TEST_CASE(volumes_stay_turned), TEST_CASE(half_on_a_cpu))

@@ -195,6 +195,8 @@ struct cuda_build {
     bool *through;              // likewise: a move that is not done
     struct cuda_scaled *scaled; // convolutions with a scale
     int nb_scaled;
+    const struct tachy_value *chain[TACHY_NN_OPERANDS]; // operands of the last pointwise step that a node's function made
+    int nb_chain;
 };
 
 // time.c

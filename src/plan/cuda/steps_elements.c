@@ -184,6 +184,8 @@ static int elements(struct cuda_build *b, const struct tachy_node *n, struct tac
         if (!cuda_value(b, in[i], &task.at[1 + i]))
             return TACHY_ERR_NOMEM;
     }
+    b->nb_chain = TACHY_MIN(nb, (int)TACHY_NN_OPERANDS);
+    memcpy(b->chain, in, sizeof(struct tachy_value *) * (size_t)b->nb_chain);
     return launch_all(b, &w, &task, launch_pointwise);
 }
 
@@ -293,14 +295,15 @@ static void absorb(struct cuda_build *b, const struct tachy_node *n, int i)
     plan->nb_steps--;
 }
 
-// The last step, if it is one launch for all of `v`, is read only by `n`, and is in the same lane.
+// The last step, if it is one launch for all of `v`, which only `n` reads, and is in the same lane. Nodes between only move
+// numbers, by address.
 static struct tachy_nn_pointwise *chain_of(const struct cuda_build *b, const struct tachy_node *n, const struct tachy_value *v)
 {
     struct cuda_plan *p = b->plan;
     struct cuda_step *s = p->nb_steps ? &p->steps[p->nb_steps - 1] : NULL;
     const struct tachy_node *by = v->made_by; // it must have made a step; nodes that only move numbers may not have
     if (!s || s->kind != CUDA_POINTWISE || !by || (by->op != TACHY_OP_UNARY && by->op != TACHY_OP_BINARY && by->op != TACHY_OP_SELECT) ||
-        tachy_value_user(v) != n || n->prev != by || !tachy_is_float(v->dtype) || s->a.pointwise.out.data != cuda_tensor(b, v).data)
+        tachy_value_user(v) != n || !tachy_is_float(v->dtype) || s->a.pointwise.out.data != cuda_tensor(b, v).data)
         return NULL;
     const struct cuda_lane *one = &b->lanes[v->id], *two = &b->lanes[n->out->id];
     return all_of(&s->a.pointwise) == tachy_value_elements(v) && one->region == two->region && one->lane == two->lane ? &s->a.pointwise : NULL;
@@ -330,29 +333,58 @@ static bool ends_norm(struct cuda_build *b, const struct tachy_node *n)
     return true;
 }
 
-// A function, or what is done with one number, becomes a part of the launch in front. Nothing lies in the value between.
+// The launch over all of `y`, of the chain's operands and perhaps another one. False: kernels do not walk that many dimensions,
+// or it would write what it has yet to read.
+static bool walk_again(struct cuda_build *b, struct tachy_nn_pointwise *p, const struct tachy_value *y, const struct tachy_value *other)
+{
+    struct cuda_walk w = {.rank = y->rank, .nb = 1 + p->nb_in};
+    struct tachy_nn_pointwise again = *p;
+    memset(again.in, 0, sizeof(again.in));
+    again.out = (struct tachy_nn_operand){.data = 0};
+    again.nb_in += other != NULL;
+    w.nb += other != NULL;
+    memcpy(w.dim, y->shape, sizeof(w.dim));
+    cuda_walk_strides(b, y, w.step[0]);
+    for (int i = 0; i < p->nb_in; i++)
+        walk_operand(b, &w, 1 + i, b->chain[i], y);
+    if (other)
+        walk_operand(b, &w, w.nb - 1, other, y);
+    cuda_walk_simplify(&w);
+    cuda_address at[2] = {0, 0};
+    if (w.rank > TACHY_NN_RANK || !cuda_value(b, y, &at[0]) || (other && !cuda_value(b, other, &at[1])))
+        return false;
+    cuda_walk_shape(again.shape, &w);
+    cuda_walk_operand(&again.out, &w, 0, at[0], y->dtype);
+    for (int i = 0; i < again.nb_in; i++)
+        cuda_walk_operand(&again.in[i], &w, 1 + i, i < p->nb_in ? p->in[i].data : at[1], i < p->nb_in ? p->in[i].dtype : other->dtype);
+    for (int i = 0; i < again.nb_in; i++)
+        if (!may_write(&again, &again.in[i], &again.out))
+            return false;
+    *p = again;
+    if (other)
+        b->chain[b->nb_chain++] = other;
+    return true;
+}
+
+// A function, or a sum or product with something else, becomes a part of the launch in front. Nothing lies in the value between.
 static bool extends(struct cuda_build *b, const struct tachy_node *n)
 {
-    const struct tachy_value *x = n->in[0], *y = n->out, *other = cuda_input(n, 1);
-    const struct plan_ref *from = &b->places.ref[x->id], *to = &b->places.ref[y->id];
-    bool one = n->op == TACHY_OP_BINARY && n->attr.binary <= TACHY_PLAN_POW && other->data && other->dtype == TACHY_F32 &&
-               tachy_value_elements(other) == 1;
-    struct tachy_nn_pointwise *p = (n->op == TACHY_OP_UNARY && !other) || one ? chain_of(b, n, x) : NULL;
-    if (!p || p->nb_in + one > TACHY_NN_OPERANDS || p->nb_steps + 2 > TACHY_NN_CHAIN || !tachy_value_same_shape(x, y) ||
-        x->nhwc != y->nhwc || from->v.pixel != to->v.pixel || from->v.row != to->v.row || from->v.image != to->v.image)
+    const struct tachy_value *y = n->out, *other = NULL;
+    struct tachy_nn_pointwise *p = NULL;
+    const bool binary = n->op == TACHY_OP_BINARY && n->attr.binary <= TACHY_PLAN_POW && n->nb_in == 2;
+    const bool either = n->attr.binary == TACHY_PLAN_ADD || n->attr.binary == TACHY_PLAN_MUL; // operand may come first
+    int of = 0;
+    if (n->op == TACHY_OP_UNARY && !cuda_input(n, 1))
+        p = chain_of(b, n, n->in[0]);
+    for (int i = 0; i < 1 + either && binary && !p; i++)
+        if (n->in[0] != n->in[1] && (p = chain_of(b, n, n->in[i])))
+            of = i, other = n->in[1 - i];
+    if (!p || p->nb_in != b->nb_chain || p->nb_in + (other != NULL) > TACHY_NN_OPERANDS || p->nb_steps + 2 > TACHY_NN_CHAIN ||
+        !tachy_value_same_shape(n->in[of], y) || n->in[of]->nhwc != y->nhwc || (other && !tachy_is_float(other->dtype)) ||
+        !walk_again(b, p, y, other))
         return false;
-    struct tachy_nn_operand out = p->out, number = {.dtype = TACHY_F32};
-    out.dtype = y->dtype;
-    if (!cuda_value(b, y, &out.data) || (one && !cuda_value(b, other, &number.data)))
-        return false;
-    for (int i = 0; i < p->nb_in; i++)
-        if (!may_write(p, &p->in[i], &out))
-            return false;
-    p->out = out;
-    if (one) {
-        p->in[p->nb_in] = number;
-        then(p, TACHY_NN_BINARY, plan_binary(n->attr.binary), p->nb_in++, 0, 0);
-    }
+    if (other)
+        then(p, TACHY_NN_BINARY, plan_binary(n->attr.binary), p->nb_in - 1, 0, 0);
     then_act(p, &n->attr.act);
     return true;
 }
