@@ -50,8 +50,10 @@ template <typename T, typename U, bool WARP> __global__ void __launch_bounds__(T
 }
 
 // ---- Rows whose elements lie side by side, V of which are read at once: a team of neighbouring threads has a row in registers, so that
-// memory is read once. Teams are parts of a warp, or a block of threads.
+// memory is read once. Teams are parts of a warp, or a block of threads; blocks of several teams are small, so that few rows
+// are on many multiprocessors.
 enum { PIECES = 4, BLOCK = 256 };
+template <int TEAM> constexpr int TEAM_THREADS = TEAM > 32 ? BLOCK : 128;
 
 struct team {
     int64_t row; // the last one for teams that have none of their own
@@ -60,7 +62,7 @@ struct team {
 };
 template <int TEAM> __device__ static inline team team_of(int64_t rows)
 {
-    int64_t row = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / TEAM;
+    int64_t row = ((int64_t)blockIdx.x * TEAM_THREADS<TEAM> + threadIdx.x) / TEAM;
     return {row < rows ? row : rows - 1, (int)(threadIdx.x % TEAM), TEAM, row < rows};
 }
 __device__ static inline float both(float a, float b) { return a + b; }
@@ -107,7 +109,7 @@ template <typename T, int V> __device__ static inline void save_row(T *q, const 
     }
 }
 
-template <typename T, typename U, int V, int TEAM> __global__ void __launch_bounds__(THREADS) softmax_rows(tachy_nn_softmax a)
+template <typename T, typename U, int V, int TEAM> __global__ void __launch_bounds__(TEAM_THREADS<TEAM>) softmax_rows(tachy_nn_softmax a)
 {
     const team t = team_of<TEAM>(a.outer);
     float v[PIECES][V], top = -INFINITY, sum = 0;
@@ -134,7 +136,19 @@ template <typename T, typename U, int V, int TEAM> __global__ void __launch_boun
     save_row<U, V>(at<U>(a.out) + t.row * a.out_outer, v, t, (int)a.n);
 }
 
-template <typename T, int V, int TEAM> __global__ void __launch_bounds__(THREADS) layer_norm_rows(tachy_nn_layer_norm a)
+// V numbers of a table from the i-th on, in vectors; `none` if there is no table.
+template <int V> __device__ static inline void numbers(float (&v)[V], cuda_address table, int i, float none)
+{
+    const int N = V < 4 ? V : 4;
+#pragma unroll
+    for (int k = 0; k < V; k++)
+        v[k] = none;
+#pragma unroll
+    for (int k = 0; k < V && table; k += N)
+        load<float, N>(*reinterpret_cast<float(*)[N]>(v + k), at<const float>(table) + i + k);
+}
+
+template <typename T, int V, int TEAM> __global__ void __launch_bounds__(TEAM_THREADS<TEAM>) layer_norm_rows(tachy_nn_layer_norm a)
 {
     const team t = team_of<TEAM>(a.rows);
     float v[PIECES][V], mean = 0, variance = 0;
@@ -165,10 +179,14 @@ template <typename T, int V, int TEAM> __global__ void __launch_bounds__(THREADS
 #pragma unroll
     for (int k = 0; k < PIECES; k++) {
         int i = (t.from + k * t.by) * V;
+        float scale[V], shift[V];
+        if (i >= a.n)
+            continue;
+        numbers<V>(scale, a.scale, i, 1);
+        numbers<V>(shift, a.shift, i, 0);
 #pragma unroll
         for (int j = 0; j < V; j++)
-            if (i < a.n)
-                v[k][j] = v[k][j] * by * (a.scale ? at<const float>(a.scale)[i + j] : 1.0f) + (a.shift ? at<const float>(a.shift)[i + j] : 0.0f);
+            v[k][j] = v[k][j] * by * scale[j] + shift[j];
         activate<V>(a.act, v[k], 0, 0);
     }
     save_row<T, V>(at<T>(a.out) + t.row * a.out_row, v, t, a.n);
@@ -182,6 +200,8 @@ static int vector_of(int64_t n, int64_t in_row, int64_t out_row, cuda_address in
             return v;
     return 0;
 }
+
+template <int TEAM> static unsigned team_blocks(int64_t rows) { return (unsigned)((rows * TEAM + TEAM_THREADS<TEAM> - 1) / TEAM_THREADS<TEAM>); }
 
 // Calls launch(vector, team) with what suits rows of n. False: nothing does.
 template <typename L> static bool in_teams(int64_t n, int v, L launch)
@@ -342,7 +362,7 @@ template <typename T, typename U> static int launch(const tachy_nn_softmax *a, c
     const bool side = a->inner == 1 && a->in_step == 1 && a->out_step == 1 && !a->log && a->outer <= INT32_MAX;
     const int v = side ? vector_of(a->n, a->in_outer, a->out_outer, a->in, a->out, sizeof(T), sizeof(U)) : 0;
     if (in_teams(a->n, v, [&](auto vector, auto team) {
-            softmax_rows<T, U, vector(), team()><<<(unsigned)((rows * team() + THREADS - 1) / THREADS), THREADS, 0, on(stream)>>>(*a);
+            softmax_rows<T, U, vector(), team()><<<team_blocks<team()>(rows), TEAM_THREADS<team()>, 0, on(stream)>>>(*a);
         }))
         return cudaGetLastError();
     auto kernel = warps ? softmax<T, U, true> : softmax<T, U, false>;
@@ -383,9 +403,9 @@ int tachy_nn_run_layer_norm(const struct tachy_nn_layer_norm *a, cuda_stream str
         }
         int v = vector_of(a->n, a->in_row, a->out_row, a->in, a->out, sizeof(T), sizeof(T));
         int w = a->add ? vector_of(a->n, a->add_row, a->out_row, a->add, a->out, sizeof(T), sizeof(T)) : v;
-        v = w < v ? w : v;
+        v = (a->scale | a->shift) % 16 ? 0 : w < v ? w : v;
         if (in_teams(a->n, v, [&](auto vector, auto team) {
-                layer_norm_rows<T, vector(), team()><<<(unsigned)((a->rows * team() + THREADS - 1) / THREADS), THREADS, 0, on(stream)>>>(*a);
+                layer_norm_rows<T, vector(), team()><<<team_blocks<team()>(a->rows), TEAM_THREADS<team()>, 0, on(stream)>>>(*a);
             }))
             return (int)cudaGetLastError();
         layer_norm<T><<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a);
