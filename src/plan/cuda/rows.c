@@ -50,12 +50,15 @@ static struct tachy_value *product_of(struct tachy_graph *g, const struct tachy_
     return put(g, before, n, &n->attr, in, TACHY_MIN(n->nb_in, 3), x->rank, shape);
 }
 
-// Transpose, perhaps Reshape, product n, another move: the product goes first.
+// Transpose, perhaps Reshape, product n, perhaps Reshape, another Transpose: the product goes first. If none followed, more columns
+// would be moved than before.
 static int sink(struct tachy_graph *g, struct tachy_node *n)
 {
     const struct tachy_node *user = tachy_value_user(n->out), *by = pass_maker(n->in[0], n);
     by = by && keeps_rows(by) ? pass_maker(by->in[0], by) : by;
-    if (!user || (user->op != TACHY_OP_RESHAPE && user->op != TACHY_OP_TRANSPOSE) || !by || !turns_rows(by))
+    while (user && user->op == TACHY_OP_RESHAPE)
+        user = tachy_value_user(user->out);
+    if (!user || user->op != TACHY_OP_TRANSPOSE || !by || !turns_rows(by))
         return TACHY_OK;
     int64_t shape[TACHY_MAX_RANK];
     memcpy(shape, by->out->shape, sizeof(shape));
