@@ -23,13 +23,6 @@ static bool fits(const struct tachy_node *n)
     return n->in[1]->data && !plan_order_is_free(y);
 }
 
-static struct tachy_value *put(struct tachy_graph *g, struct tachy_node *n, enum tachy_plan_op op, const struct tachy_plan_attr *attr,
-                               struct tachy_value *const *in, int nb_in, int rank, const int64_t *shape)
-{
-    struct tachy_value *y = in[0] ? tachy_graph_value(g, NULL, TACHY_F32, rank, shape) : NULL;
-    return y && tachy_graph_node(g, n, op, n->name, attr, in, nb_in, y) ? y : NULL;
-}
-
 static int rewrite(struct tachy_graph *g, struct tachy_node *n)
 {
     const struct tachy_value *w = n->in[1];
@@ -40,13 +33,13 @@ static int rewrite(struct tachy_graph *g, struct tachy_node *n)
     const int64_t rows[] = {in[0] * out[2] * out[3], depth}, columns[] = {out[1], depth}, results[] = {rows[0], out[1]};
     const int64_t last[] = {in[0], out[2], out[3], out[1]};
     struct tachy_value *weights = tachy_graph_constant(g, w->name, TACHY_F32, 2, columns, w->data);
-    struct tachy_value *v = put(g, n, TACHY_OP_RESHAPE, &none, n->in, 1, 6, apart);
-    v = put(g, n, TACHY_OP_TRANSPOSE, &windows, &v, 1, 6, turned);
-    v = put(g, n, TACHY_OP_RESHAPE, &none, &v, 1, 2, rows);
+    struct tachy_value *v = pass_put(g, n, TACHY_OP_RESHAPE, &none, n->in, 1, 6, apart);
+    v = pass_put(g, n, TACHY_OP_TRANSPOSE, &windows, &v, 1, 6, turned);
+    v = pass_put(g, n, TACHY_OP_RESHAPE, &none, &v, 1, 2, rows);
     struct tachy_value *operands[] = {v, weights, pass_input(n, 2)};
-    v = weights ? put(g, n, TACHY_OP_MATMUL, &product, operands, operands[2] ? 3 : 2, 2, results) : NULL;
-    v = put(g, n, TACHY_OP_RESHAPE, &none, &v, 1, 4, last);
-    v = put(g, n, TACHY_OP_TRANSPOSE, &planes, &v, 1, 4, out);
+    v = pass_put(g, n, TACHY_OP_MATMUL, &product, operands, operands[2] ? 3 : 2, 2, results);
+    v = pass_put(g, n, TACHY_OP_RESHAPE, &none, &v, 1, 4, last);
+    v = pass_put(g, n, TACHY_OP_TRANSPOSE, &planes, &v, 1, 4, out);
     if (!v)
         return TACHY_ERR_NOMEM;
     pass_rewritten(g, n, v);
