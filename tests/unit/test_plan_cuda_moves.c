@@ -1,0 +1,300 @@
+#include "plan_cuda.h"
+
+// Plans of transformers and volumes on a GPU: steps read through what only moves values, and attention is one step.
+
+// Attention with its batch after the sequence, as PyTorch exports it: queries, keys and values are slices of one
+// product.
+static void attention(void)
+{
+    begin();
+    const struct tachy_plan_attr none = {0}, product = {.matmul = {.alpha = 1}}, last = {.axis = 3};
+    const int perm[] = {1, 2, 0, 3}, across[] = {1, 2, 3, 0};
+    struct tachy_value *part[3], *y = make(TACHY_OP_MATMUL, product, value(2, SHAPE(10, 48)), input(2, SHAPE(10, 16)), numbers(2, SHAPE(16, 48)), NULL);
+    y = make(TACHY_OP_RESHAPE, none, VALUE(5, 2, 3, 16), y, NULL, NULL);
+    y = make(TACHY_OP_TRANSPOSE, (struct tachy_plan_attr){.perm = {2, 0, 1, 3}}, VALUE(3, 5, 2, 16), y, NULL, NULL);
+    for (int i = 0; i < 3; i++) {
+        struct tachy_plan_attr cut = {.slice = {.start = {i}, .step = {1, 1, 1, 1}}}, turn = none;
+        part[i] = make(TACHY_OP_RESHAPE, none, VALUE(5, 2, 2, 8), make(TACHY_OP_SLICE, cut, VALUE(1, 5, 2, 16), y, NULL, NULL), NULL, NULL);
+        memcpy(turn.perm, i == 1 ? across : perm, sizeof(perm));
+        part[i] = make(TACHY_OP_TRANSPOSE, turn, i == 1 ? VALUE(2, 2, 8, 5) : VALUE(2, 2, 5, 8), part[i], NULL, NULL);
+        part[i] = i < 2 ? binary(TACHY_PLAN_MUL, part[i], number(0.6f)) : part[i];
+    }
+    y = make(TACHY_OP_MATMUL, product, VALUE(2, 2, 5, 5), part[0], part[1], NULL);
+    y = make(TACHY_OP_SOFTMAX, last, like(y), y, NULL, NULL);
+    y = make(TACHY_OP_MATMUL, product, VALUE(2, 2, 5, 8), y, part[2], NULL);
+    y = make(TACHY_OP_TRANSPOSE, (struct tachy_plan_attr){.perm = {2, 0, 1, 3}}, VALUE(5, 2, 2, 8), y, NULL, NULL);
+    y = make(TACHY_OP_RESHAPE, none, value(2, SHAPE(10, 16)), y, NULL, NULL);
+    tachy_graph_add_output(g, make(TACHY_OP_MATMUL, product, value(2, SHAPE(10, 16)), y, numbers(2, SHAPE(16, 16)), NULL));
+}
+
+// Products read queries, keys and values where the first one wrote them. In float16 three of the steps are one.
+TEST(attention_in_place)
+{
+    struct tachy_plan_params params = {.kernels = &host_kernels};
+    float *want = expected(attention), *single = on_gpu(attention, TACHY_PLAN_FP32), *half = on_gpu(attention, TACHY_PLAN_FP16);
+    CHECK(off(single, want, 160) < 1e-5);
+    CHECK(off(half, want, 160) < 5e-3);
+    free(want);
+    free(single);
+    free(half);
+    attention();
+    struct tachy_plan *p = opened(&params);
+    CHECK_INT(steps(p), 6);
+    CHECK_INT(steps_called(p, "Transpose"), 1);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+    attention(); // a Transpose that is an output as well is made
+    for (struct tachy_node *n = g->first; n; n = n->next)
+        if (n->op == TACHY_OP_TRANSPOSE && n->out->rank == 4 && n->attr.perm[0] == 1)
+            tachy_graph_add_output(g, n->out);
+    p = opened(&params);
+    CHECK_INT(steps_called(p, "Transpose"), 4);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+    attention();
+    params.precision = TACHY_PLAN_FP16;
+    p = opened(&params);
+    CHECK_INT(steps_of(p, CUDA_ATTENTION), 1);
+    CHECK_INT(steps_of(p, CUDA_CONV), 2);
+    CHECK_INT(steps_of(p, CUDA_SOFTMAX) + steps_of(p, CUDA_GEMM), 0);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+
+static struct tachy_value *reshape(struct tachy_value *x, int rank, const int64_t *shape)
+{
+    return make(TACHY_OP_RESHAPE, (struct tachy_plan_attr){0}, value(rank, shape), x, NULL, NULL);
+}
+
+static struct tachy_value *turn(struct tachy_value *x, int rank, const int *perm)
+{
+    struct tachy_plan_attr a = {0};
+    int64_t shape[TACHY_MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        a.perm[i] = perm[i];
+        shape[i] = x->shape[perm[i]];
+    }
+    return make(TACHY_OP_TRANSPOSE, a, value(rank, shape), x, NULL, NULL);
+}
+
+static struct tachy_value *dense(struct tachy_value *x, int columns, bool flat)
+{
+    const struct tachy_plan_attr a = {.matmul = {.alpha = 1}};
+    int64_t k = x->shape[x->rank - 1], shape[3] = {x->shape[0], x->shape[1], columns}, rows[] = {tachy_value_elements(x) / k, k};
+    struct tachy_value *w = numbers(2, SHAPE(k, columns)), *bias = numbers(1, SHAPE(columns));
+    for (int64_t i = 0; i < k * columns; i++) // as layers have them: no larger results than inputs
+        ((float *)(uintptr_t)w->data)[i] /= sqrtf((float)k);
+    if (!flat)
+        return make(TACHY_OP_MATMUL, a, value(3, shape), x, w, bias);
+    return reshape(make(TACHY_OP_MATMUL, a, value(2, SHAPE(rows[0], columns)), reshape(x, 2, rows), w, bias), 3, shape);
+}
+
+static struct tachy_value *norm(struct tachy_value *x)
+{
+    struct tachy_plan_attr a = {.norm = {.epsilon = 1e-6f}};
+    int64_t n = x->shape[x->rank - 1];
+    return make(TACHY_OP_LAYER_NORM, a, like(x), x, numbers(1, &n), numbers(1, &n));
+}
+
+// A vision transformer with one layer, as PyTorch exports it: two pictures of 2x3 patches, two heads of 8.
+static void transformer(void)
+{
+    begin();
+    const int planes[] = {0, 2, 1}, rows[] = {1, 0, 2}, parts[] = {2, 0, 1, 3}, heads[] = {1, 2, 0, 3}, keys[] = {1, 2, 3, 0}, back[] = {2, 0, 1, 3};
+    const struct tachy_plan_attr patch = {.conv = {{8, 8}, {8, 8}, {1, 1}, {0}, 1, {0}}}, product = {.matmul = {.alpha = 1}};
+    struct tachy_value *part[3], *x = make(TACHY_OP_CONV, patch, VALUE(2, 16, 2, 3), input(4, SHAPE(2, 3, 16, 24)), NUMBERS(16, 3, 8, 8), NUMBERS(16));
+    x = turn(reshape(x, 3, SHAPE(2, 16, 6)), 3, planes);
+    struct tachy_value *y = reshape(dense(turn(norm(x), 3, rows), 48, true), 4, SHAPE(6, 2, 3, 16));
+    y = turn(y, 4, parts);
+    for (int i = 0; i < 3; i++) {
+        struct tachy_plan_attr cut = {.slice = {.start = {i}, .step = {1, 1, 1, 1}}};
+        part[i] = make(TACHY_OP_SLICE, cut, VALUE(1, 6, 2, 16), y, NULL, NULL);
+        part[i] = turn(reshape(part[i], 4, SHAPE(6, 2, 2, 8)), 4, i == 1 ? keys : heads);
+    }
+    y = make(TACHY_OP_MATMUL, product, VALUE(2, 2, 6, 6), binary(TACHY_PLAN_MUL, part[0], number(0.35f)), part[1], NULL);
+    y = make(TACHY_OP_MATMUL, product, VALUE(2, 2, 6, 8), make(TACHY_OP_SOFTMAX, (struct tachy_plan_attr){.axis = 3}, like(y), y, NULL, NULL), part[2], NULL);
+    y = dense(reshape(turn(y, 4, back), 3, SHAPE(6, 2, 16)), 16, true);
+    x = binary(TACHY_PLAN_ADD, turn(y, 3, rows), x);
+    y = dense(unary(TACHY_PLAN_GELU, dense(norm(x), 64, false)), 16, false);
+    tachy_graph_add_output(g, binary(TACHY_PLAN_ADD, x, y));
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+// Windows are gathered, then each layer is two norms, four products that add and end in a function, and attention.
+TEST(transformer_layer)
+{
+    const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
+    float *want = expected(transformer), *single = on_gpu(transformer, TACHY_PLAN_FP32), *half = on_gpu(transformer, TACHY_PLAN_FP16);
+    CHECK(off(single, want, 192) < 1e-5);
+    CHECK(off(half, want, 192) < 1e-2);
+    free(want);
+    free(single);
+    free(half);
+    transformer();
+    struct tachy_plan *p = opened(&params);
+    CHECK_INT(steps_of(p, CUDA_CONV), 5);
+    CHECK_INT(steps_of(p, CUDA_LAYER_NORM), 2);
+    CHECK_INT(steps_of(p, CUDA_ATTENTION), 1);
+    CHECK_INT(steps_of(p, CUDA_POINTWISE), 2); // the windows, and the output as float32
+    CHECK_INT(steps(p), 10);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+
+static int dice(int n) { return (int)(noise() * 0.499f * (float)n + 0.5f * (float)n) % n; }
+
+static void shuffled(int *perm, int rank)
+{
+    for (int i = 0; i < rank; i++) {
+        int k = dice(i + 1);
+        if (k < i)
+            perm[i] = perm[k];
+        perm[k] = i;
+    }
+}
+
+// A few random reshapes and transposes.
+static struct tachy_value *wandered(struct tachy_value *x)
+{
+    for (int moves = dice(3); moves > 0; moves--) {
+        int64_t shape[5] = {1, 1, 1, 1, 1}, left = tachy_value_elements(x);
+        int perm[5], rank = 2 + dice(4);
+        for (int64_t prime = 2; left > 1; prime += left % prime != 0)
+            for (; left % prime == 0; left /= prime)
+                shape[dice(rank)] *= prime;
+        x = reshape(x, rank, shape);
+        shuffled(perm, rank);
+        x = turn(x, rank, perm);
+    }
+    return x;
+}
+
+// A part of x that has this shape.
+static struct tachy_value *part_of(struct tachy_value *x, const int64_t *shape)
+{
+    const int64_t size[] = {shape[0], shape[1], shape[2]};
+    int perm[3], back[3], at = dice(3);
+    int64_t inner = 1, moved[3], third[3] = {0};
+    x = wandered(x);
+    while (inner < 6 && tachy_value_elements(x) / 3 % (inner * 2) == 0 && dice(2))
+        inner *= 2;
+    x = reshape(x, 3, SHAPE(tachy_value_elements(x) / 3 / inner, 3, inner));
+    memcpy(third, x->shape, sizeof(third));
+    third[1] = 1;
+    x = make(TACHY_OP_SLICE, (struct tachy_plan_attr){.slice = {.start = {0, at}, .step = {1, 1, 1}}}, value(3, third), x, NULL, NULL);
+    x = wandered(x);
+    shuffled(perm, 3);
+    for (int i = 0; i < 3; i++) {
+        moved[i] = size[perm[i]];
+        back[perm[i]] = i;
+    }
+    return turn(reshape(x, 3, moved), 3, back);
+}
+
+static unsigned which; // of the random graphs
+
+static void random_product(void)
+{
+    begin();
+    seed = which;
+    const struct tachy_plan_attr product = {.matmul = {.alpha = 0.3f}}, plain = {.matmul = {.alpha = 1}};
+    int64_t b = 1 + dice(4), m = 1 + dice(9), k = 8 * (1 + dice(3)), c = 1 + dice(9), w = 8 * (1 + dice(2));
+    struct tachy_value *x = input(1, SHAPE(3 * b * (m * k + c * k + c * w))), *in[3], *y;
+    const int64_t shape[3][3] = {{b, m, k}, {b, k, c}, {b, c, w}};
+    x = unary(TACHY_PLAN_ABS, x); // computed
+    for (int64_t i = 0, start = 0; i < 3; i++) {
+        int64_t size = 3 * shape[i][0] * shape[i][1] * shape[i][2];
+        in[i] = make(TACHY_OP_SLICE, (struct tachy_plan_attr){.slice = {.start = {start}, .step = {1}}}, value(1, &size), x, NULL, NULL);
+        in[i] = part_of(in[i], shape[i]);
+        start += size;
+    }
+    y = make(TACHY_OP_MATMUL, product, value(3, SHAPE(b, m, c)), in[0], in[1], NULL);
+    if (which % 2)
+        y = make(TACHY_OP_SOFTMAX, (struct tachy_plan_attr){.axis = 2}, like(y), y, NULL, NULL);
+    y = make(TACHY_OP_MATMUL, plain, value(3, SHAPE(b, m, w)), y, in[2], NULL);
+    tachy_graph_add_output(g, which % 3 ? turn(y, 3, (int[]){1, 0, 2}) : y);
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+// Operands that random moves take out of one tensor.
+TEST(products_of_moved_parts)
+{
+    int attentions = 0;
+    for (which = 1; which <= 60; which++) {
+        float *want = expected(random_product), *single = on_gpu(random_product, TACHY_PLAN_FP32), *half = on_gpu(random_product, TACHY_PLAN_FP16);
+        random_product();
+        int64_t n = tachy_value_elements(g->out[0]);
+        struct tachy_plan *p = opened(&(struct tachy_plan_params){.precision = TACHY_PLAN_FP16, .kernels = &host_kernels});
+        attentions += steps_of(p, CUDA_ATTENTION);
+        tachy_plan_close(&p);
+        tachy_graph_close(&g);
+        double by[] = {off(single, want, n), off(half, want, n)};
+        CHECK(by[0] < 1e-5 && by[1] < 1e-2);
+        if (!(by[0] < 1e-5 && by[1] < 1e-2))
+            printf("graph %u is off by %g, %g\n", which, by[0], by[1]);
+        free(want);
+        free(single);
+        free(half);
+    }
+    CHECK_INT(attentions, 30);
+}
+
+// 3x3x3 with padding, as the front end reads it (provider/read_volumes.c).
+static struct tachy_value *volume_conv(struct tachy_value *x, int cout)
+{
+    const int64_t c = x->shape[1], d = x->shape[2], h = x->shape[3], w = x->shape[4];
+    struct tachy_plan_attr pad = {.pad = {.before = {0, 1}, .after = {0, 1}}}, side = {.axis = 5};
+    struct tachy_value *v = turn(x, 5, (int[]){0, 2, 3, 4, 1}), *plane[3];
+    v = reshape(make(TACHY_OP_PAD, pad, VALUE(1, d + 2, h, w, c), v, NULL, NULL), 6, SHAPE(1, d + 2, h, w, 1, c));
+    for (int i = 0; i < 3; i++) {
+        struct tachy_plan_attr slice = {.slice = {{0, i}, {1, 1, 1, 1, 1, 1}}};
+        plane[i] = make(TACHY_OP_SLICE, slice, VALUE(1, d, h, w, 1, c), v, NULL, NULL);
+    }
+    v = make(TACHY_OP_CONCAT, side, VALUE(1, d, h, w, 1, 3 * c), plane[0], plane[1], plane[2]);
+    v = conv(turn(reshape(v, 4, SHAPE(d, h, w, 3 * c)), 4, (int[]){0, 3, 1, 2}), cout, 3, true);
+    return turn(reshape(turn(v, 4, (int[]){0, 2, 3, 1}), 5, SHAPE(1, d, h, w, cout)), 5, (int[]){0, 4, 1, 2, 3});
+}
+
+// As in a network that warps: volumes side by side, shares of channels, and a map of all planes.
+static struct tachy_value *warped(void)
+{
+    struct tachy_plan_attr side = {.axis = 1};
+    struct tachy_value *x = input(5, SHAPE(1, 36, 4, 6, 8)), *y = unary(TACHY_PLAN_RELU, volume_conv(x, 40)), *map;
+    y = make(TACHY_OP_CONCAT, side, VALUE(1, 72, 4, 6, 8), volume_conv(y, 36), x, NULL);
+    map = unary(TACHY_PLAN_SIGMOID, conv(reshape(y, 4, SHAPE(1, 288, 6, 8)), 1, 3, true));
+    y = make(TACHY_OP_SOFTMAX, side, VALUE(1, 6, 4, 6, 8), volume_conv(y, 6), NULL, NULL);
+    return binary(TACHY_PLAN_MUL, reshape(y, 4, SHAPE(1, 24, 6, 8)), map);
+}
+
+static void volumes(void)
+{
+    begin();
+    tachy_graph_add_output(g, warped());
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+TEST(volumes_stay_turned)
+{
+    same_after_all(warped);
+    const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
+    float *want = expected(volumes), *single = on_gpu(volumes, TACHY_PLAN_FP32), *half = on_gpu(volumes, TACHY_PLAN_FP16);
+    CHECK(off(single, want, 24 * 6 * 8) < 5e-6);
+    CHECK(off(half, want, 24 * 6 * 8) < 5e-3);
+    free(want);
+    free(single);
+    free(half);
+    volumes();
+    struct tachy_plan *p = opened(&params);
+    int planes = 0, narrow = 0;
+    for (const struct tachy_node *n = g->first; n; n = n->next) {
+        planes += n->op == TACHY_OP_CONV && n->attr.conv.planes > 1;
+        narrow += n->op == TACHY_OP_CONV && n->attr.conv.groups == 1 && n->out->shape[1] == 1;
+    }
+    CHECK_INT(planes, 4);
+    CHECK_INT(narrow, 0);
+    CHECK_INT(steps_called(p, "Pad") + steps_called(p, "Slice"), 0);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+TEST_MAIN(TEST_CASE(attention_in_place), TEST_CASE(transformer_layer), TEST_CASE(products_of_moved_parts),
+          TEST_CASE(volumes_stay_turned))
