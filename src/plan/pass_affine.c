@@ -137,7 +137,7 @@ static int become_tap(struct tachy_graph *g, struct tachy_node *n, struct tachy_
     if (a->shifts)
         tachy_node_set_input(n, 2, bias);
     n->op = TACHY_OP_CONV;
-    n->attr = (struct tachy_plan_attr){.conv = {{1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}, (int)c, {0, 0}}};
+    n->attr = (struct tachy_plan_attr){.conv = {{1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}, (int)c, {0, 0}, 0, 0}};
     return TACHY_OK;
 }
 

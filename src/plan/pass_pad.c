@@ -12,7 +12,7 @@ static bool is_frame_of_zeros(const struct tachy_node *n)
 // exporters write added channels.
 static bool is_widening(const struct tachy_node *n)
 {
-    static const struct tachy_plan_attr plain = {.conv = {{1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1, {0, 0}}};
+    static const struct tachy_plan_attr plain = {.conv = {{1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1, {0, 0}, 0, 0}};
     if (n->op != TACHY_OP_CONV || n->attr.act.act || memcmp(&n->attr.conv, &plain.conv, sizeof(plain.conv)) ||
         !n->in[1]->data)
         return false;

@@ -89,7 +89,7 @@ static inline struct tachy_value *conv(struct tachy_value *x, int channels, int 
 {
     int64_t c = x->shape[1];
     int p = kernel / 2;
-    struct tachy_plan_attr a = {.conv = {{kernel, kernel}, {1, 1}, {1, 1}, {p, p, p, p}, 1, {0, 0}}};
+    struct tachy_plan_attr a = {.conv = {{kernel, kernel}, {1, 1}, {1, 1}, {p, p, p, p}, 1, {0, 0}, 0, 0}};
     struct tachy_value *y = VALUE(x->shape[0], channels, x->shape[2], x->shape[3]);
     struct tachy_value *b = bias ? NUMBERS(channels) : NULL; // first, under every compiler: the numbers follow each other
     return make(TACHY_OP_CONV, a, y, x, NUMBERS(channels, c, kernel, kernel), b);

@@ -23,13 +23,13 @@ static struct tachy_value *norm_in_front(void) // no padding: the shift goes in 
 {
     struct tachy_value *x = binary(TACHY_PLAN_MUL, picture(), NUMBERS(1, 6, 1, 1));
     x = binary(TACHY_PLAN_ADD, x, NUMBERS(6, 1, 1));
-    struct tachy_plan_attr a = {.conv = {{2, 2}, {2, 2}, {1, 1}, {0, 0, 0, 0}, 2, {0, 0}}};
+    struct tachy_plan_attr a = {.conv = {{2, 2}, {2, 2}, {1, 1}, {0, 0, 0, 0}, 2, {0, 0}, 0, 0}};
     return make(TACHY_OP_CONV, a, VALUE(2, 4, 4, 5), x, NUMBERS(4, 3, 2, 2), NUMBERS(4));
 }
 
 static struct tachy_value *taps(void) // depthwise convolutions of one tap, around a PRelu
 {
-    struct tachy_plan_attr tap = {.conv = {{1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}, 6, {0, 0}}};
+    struct tachy_plan_attr tap = {.conv = {{1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}, 6, {0, 0}, 0, 0}};
     struct tachy_plan_attr prelu = {.act = {TACHY_PLAN_PRELU, 0, 0}};
     struct tachy_value *x = picture();
     x = make(TACHY_OP_CONV, tap, like(x), x, NUMBERS(6, 1, 1, 1), NULL);

@@ -19,7 +19,7 @@ static float x[IN], want[OUT];
 static struct tachy_value *depthwise(struct tachy_value *v, int kernel)
 {
     int c = (int)v->shape[1], p = kernel / 2;
-    struct tachy_plan_attr a = {.conv = {{kernel, kernel}, {1, 1}, {1, 1}, {p, p, p, p}, c, {0, 0}}};
+    struct tachy_plan_attr a = {.conv = {{kernel, kernel}, {1, 1}, {1, 1}, {p, p, p, p}, c, {0, 0}, 0, 0}};
     return make(TACHY_OP_CONV, a, like(v), v, NUMBERS(c, 1, kernel, kernel), NUMBERS(c));
 }
 

@@ -71,7 +71,7 @@ static void mixed(void)
 static struct tachy_value *depthwise(struct tachy_value *x)
 {
     int c = (int)x->shape[1];
-    struct tachy_plan_attr a = {.conv = {{3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}, c, {0, 0}}};
+    struct tachy_plan_attr a = {.conv = {{3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}, c, {0, 0}, 0, 0}};
     struct tachy_value *y = VALUE(x->shape[0], c, x->shape[2], x->shape[3]);
     struct tachy_value *b = NUMBERS(c);
     return make(TACHY_OP_CONV, a, y, x, NUMBERS(c, 1, 3, 3), b);
@@ -290,7 +290,7 @@ TEST(pairs_of_convolutions)
 static void pixels(void)
 {
     begin();
-    struct tachy_plan_attr wide = {.conv = {{3, 9}, {2, 6}, {1, 1}, {0, 3, 1, 0}, 1, {0, 0}}};
+    struct tachy_plan_attr wide = {.conv = {{3, 9}, {2, 6}, {1, 1}, {0, 3, 1, 0}, 1, {0, 0}, 0, 0}};
     struct tachy_value *x = input(4, SHAPE(2, 24, 20, 3)), *b;
     x = make(TACHY_OP_RESHAPE, (struct tachy_plan_attr){0}, VALUE(2, 1, 24, 60), x, NULL, NULL);
     b = NUMBERS(16);

@@ -101,7 +101,7 @@ static void transformer(void)
 {
     begin();
     const int planes[] = {0, 2, 1}, rows[] = {1, 0, 2}, parts[] = {2, 0, 1, 3}, heads[] = {1, 2, 0, 3}, keys[] = {1, 2, 3, 0}, back[] = {2, 0, 1, 3};
-    const struct tachy_plan_attr patch = {.conv = {{8, 8}, {8, 8}, {1, 1}, {0}, 1, {0}}}, product = {.matmul = {.alpha = 1}};
+    const struct tachy_plan_attr patch = {.conv = {{8, 8}, {8, 8}, {1, 1}, {0}, 1, {0}, 0, 0}}, product = {.matmul = {.alpha = 1}};
     struct tachy_value *part[3], *x = make(TACHY_OP_CONV, patch, VALUE(2, 16, 2, 3), input(4, SHAPE(2, 3, 16, 24)), NUMBERS(16, 3, 8, 8), NUMBERS(16));
     x = turn(reshape(x, 3, SHAPE(2, 16, 6)), 3, planes);
     struct tachy_value *y = reshape(dense(turn(norm(x), 3, rows), 48, true), 4, SHAPE(6, 2, 3, 16));

@@ -90,7 +90,7 @@ static struct tachy_value *turn(struct tachy_value *x)
 static struct tachy_value *heads(void)
 {
     struct tachy_value *x = conv(input(4, SHAPE(2, 3, 8, 6)), 5, 3, true), *in[2] = {flat(x), NULL};
-    struct tachy_plan_attr a = {.conv = {{3, 3}, {2, 2}, {1, 1}, {1, 1, 1, 1}, 1, {0, 0}}};
+    struct tachy_plan_attr a = {.conv = {{3, 3}, {2, 2}, {1, 1}, {1, 1, 1, 1}, 1, {0, 0}, 0, 0}};
     in[1] = flat(make(TACHY_OP_CONV, a, VALUE(2, 5, 4, 3), x, NUMBERS(5, 5, 3, 3), NULL));
     return turn(concat(in, 2, 2));
 }

@@ -47,7 +47,7 @@ static struct tachy_value *weights(bool each, float zero, int rank, const int64_
 static struct tachy_value *layer(struct tachy_value *x, int channels, int kernel, int groups, bool each, float zero)
 {
     int p = kernel / 2;
-    struct tachy_plan_attr a = {.conv = {{kernel, kernel}, {1, 1}, {1, 1}, {p, p, p, p}, groups, {0, 0}}};
+    struct tachy_plan_attr a = {.conv = {{kernel, kernel}, {1, 1}, {1, 1}, {p, p, p, p}, groups, {0, 0}, 0, 0}};
     return make(TACHY_OP_CONV, a, VALUE(x->shape[0], channels, x->shape[2], x->shape[3]), x,
                 WEIGHTS(each, zero, channels, x->shape[1] / groups, kernel, kernel), NUMBERS(channels));
 }

@@ -24,7 +24,7 @@ static struct tachy_value *first(const struct shape *s, struct tachy_value *x)
 {
     int p = s->kernel / 2;
     struct tachy_plan_attr a = {
-        .conv = {{s->kernel, s->kernel}, {s->stride, s->stride}, {1, 1}, {p, p, p, p}, 1, {0, 0}}};
+        .conv = {{s->kernel, s->kernel}, {s->stride, s->stride}, {1, 1}, {p, p, p, p}, 1, {0, 0}, 0, 0}};
     int h = (s->h + 2 * p - s->kernel) / s->stride + 1, w = (s->w + 2 * p - s->kernel) / s->stride + 1;
     return make(TACHY_OP_CONV, a, VALUE(s->n, s->c, h, w), x, NUMBERS(s->c, s->cin, s->kernel, s->kernel),
                 NUMBERS(s->c));

@@ -217,7 +217,7 @@ static struct tachy_value *product_ended(void)
 
 static struct tachy_value *weights_computed(void)
 {
-    struct tachy_plan_attr a = {.conv = {{5, 7}, {1, 1}, {1, 1}, {2, 3, 2, 3}, 1, {0, 0}}};
+    struct tachy_plan_attr a = {.conv = {{5, 7}, {1, 1}, {1, 1}, {2, 3, 2, 3}, 1, {0, 0}, 0, 0}};
     return make(TACHY_OP_CONV, a, VALUE(2, 2, 5, 7), x, x, NUMBERS(2));
 }
 

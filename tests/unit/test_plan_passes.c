@@ -261,7 +261,7 @@ TEST(refused)
     struct tachy_cpu_plan *p = NULL;
     begin();
     struct tachy_value *x = input(4, SHAPE(1, 3, 8, 6)), *w = input(4, SHAPE(3, 4, 1, 1));
-    struct tachy_plan_attr a = {.conv = {{1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1, {0, 0}}};
+    struct tachy_plan_attr a = {.conv = {{1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1, {0, 0}, 0, 0}};
     tachy_graph_add_output(g, make(TACHY_OP_DECONV, a, VALUE(1, 4, 8, 6), x, w, NULL));
     CHECK_STR(tachy_cpu_refuses(g->first), "weights that are not constant");
     CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);

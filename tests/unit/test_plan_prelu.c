@@ -23,7 +23,7 @@ static struct tachy_value *start(void) { return conv(input(4, SHAPE(2, 3, 8, 6))
 // The product of a channel as a depthwise convolution of one tap.
 static struct tachy_value *tap(struct tachy_value *x, struct tachy_value *k)
 {
-    struct tachy_plan_attr a = {.conv = {{1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}, 5, {0, 0}}};
+    struct tachy_plan_attr a = {.conv = {{1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}, 5, {0, 0}, 0, 0}};
     struct tachy_value *w = tachy_graph_constant(g, NULL, TACHY_F32, 4, SHAPE(5, 1, 1, 1), k->data);
     return make(TACHY_OP_CONV, a, like(x), x, w, NULL);
 }

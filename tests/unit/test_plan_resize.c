@@ -73,7 +73,7 @@ TEST(in_front_only_where_it_pays)
 static struct tachy_value *gated(void)
 {
     struct tachy_value *x = input(4, SHAPE(2, 3, 8, 12)), *skip = conv(x, 5, 3, true);
-    struct tachy_plan_attr a = {.conv = {{3, 3}, {2, 2}, {1, 1}, {1, 1, 1, 1}, 1, {0, 0}}};
+    struct tachy_plan_attr a = {.conv = {{3, 3}, {2, 2}, {1, 1}, {1, 1, 1, 1}, 1, {0, 0}, 0, 0}};
     struct tachy_value *small = make(TACHY_OP_CONV, a, VALUE(2, 5, 4, 6), x, NUMBERS(5, 3, 3, 3), NULL);
     struct tachy_value *gate = unary(TACHY_PLAN_SIGMOID, mean(skip));
     struct tachy_value *up = resize(small, 2, TACHY_PLAN_LINEAR);

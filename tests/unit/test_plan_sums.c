@@ -11,7 +11,7 @@ static struct tachy_value *mean(struct tachy_value *x)
 static struct tachy_value *depthwise(struct tachy_value *x)
 {
     int c = (int)x->shape[1];
-    struct tachy_plan_attr a = {.conv = {{3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}, c, {0, 0}}};
+    struct tachy_plan_attr a = {.conv = {{3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}, c, {0, 0}, 0, 0}};
     return make(TACHY_OP_CONV, a, like(x), x, NUMBERS(c, 1, 3, 3), NUMBERS(c));
 }
 
