@@ -107,9 +107,12 @@ static int add_named(struct tune *t, const char *text, size_t n)
     return TACHY_ERR_INVAL;
 }
 
-// Without --only. The models of the table are those of segment.
+// Without --only. The models of the table are those of segment, and a GPU's settings need one that the command may use.
 static bool offered(const struct tune *t, const struct tachy_option *o)
 {
+    const char *device = tachy_settings_str(t->c->settings, "gpu.device");
+    if (!strncmp(o->path, "gpu.", 4) && (!strcmp(device, "cpu") || !tachy_gpu_runs(t->c->settings, NULL, 0)))
+        return false;
     bool segment = !strcmp(t->c->inner->name, "segment");
     return segment || (strcmp(o->path, "model.name") != 0 && (t->guard || !o->tune_changes));
 }

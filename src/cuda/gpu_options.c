@@ -10,11 +10,12 @@ const struct tachy_option tachy_gpu_options[] = {
      .help = "the GPU to use, by CUDA's number"},
     {"gpu.ids", "gpus", 0, TACHY_OPT_STRING, .arg = "LIST", .group = "GPU", .verbs = TACHY_VERB_RUN | TACHY_VERB_CURATE,
      .help = "spread one run over these GPUs: numbers separated by commas, or all; instead of --gpu-id"},
-    {"gpu.device", "device", 0, TACHY_OPT_ENUM, "auto", .values = "auto|cpu|cuda", .group = "GPU",
+    {"gpu.device", "device", 0, TACHY_OPT_ENUM, "auto", .values = "auto|cpu|cuda", .group = "GPU", .tune = "cpu", .tune_changes = true,
      .verbs = TACHY_VERB_RUN | TACHY_VERB_ENGINE | TACHY_VERB_CURATE,
      .help = "cuda: process frames on the GPU, from the decoder to the finished picture; cpu: on the CPU; auto: on "
              "the GPU if the kernels run on it and it can do everything requested"},
     {"gpu.precision", "precision", 0, TACHY_OPT_ENUM, .values = "fp32|tf32|fp16|bf16|int8|mixed", .group = "GPU",
+     .tune = "fp16", .tune_changes = true,
      .verbs = TACHY_VERB_RUN | TACHY_VERB_REPLAY | TACHY_VERB_CURATE,
      .help = "number format of the model on a GPU; default: mixed, which is fp16 except where that costs accuracy. "
              "The CPU computes in fp32"},
