@@ -157,34 +157,34 @@ static int run_engine(struct cli *c)
 const struct verb verb_engine = {
     .name = "engine",
     .usage = "why MODEL | show MODEL [--after PASS] | bench MODEL... | build MODEL... | ls | gc",
-    .summary = "show who runs a model's nodes and why, show its plan, measure providers; manage the engine store",
+    .summary = "explain which provider runs each node of a model, print its plan, measure providers, manage the engine store",
     .details =
-        "A model is a name of the zoo (tachy model list) or an ONNX file.\n\n"
-        "why goes through the model node by node, as it is after ONNX Runtime's first passes: which plan of "
-        "the provider tachy runs it, or that ONNX Runtime does and why.\n\n"
-        "show prints the graph of each plan, one line a node: as it is compiled, or with --after as it is after "
-        "one of the passes. --after none is the graph that was read; a wrong name lists the passes.\n\n"
-        "bench runs every provider with every batch and number of threads in turn, in rounds of 30 ms, and "
-        "prints the median of the rounds' medians, the least, the spread (middle half over median), "
-        "pictures a second, GFLOP/s by the graph's multiply-adds, their share of what the cores reach in "
-        "registers, the memory by which a process grows at its peak, and the largest error of an output against "
-        "double precision (L2 norm of the difference over that of the reference). The inputs are as coarse and fine as a picture, the same every time.\n\n"
-        "With --device cuda, which --device auto is where there is a GPU that the kernels run on, plans run there: bench takes "
-        "--precision fp32,mixed, times runs in a row without copies of the tensors, and gives the error against fp32 on a "
-        "picture, on noise and on frames of --input VIDEO.\n\n"
-        "build makes the plans of models for each --batch and --precision and times their kernels, with --build-effort 2 where "
-        "it is not given, so that later runs find the choice in the engine store.\n\n"
-        "ls lists the engine store: for which networks and machines the fastest kernels are known. gc removes what "
-        "is damaged, outdated or long unused, or with --all everything; it is found out again when it is needed. "
-        "--provider-option store=DIR means another folder.",
+        "Explains and measures how a model runs, and manages the engine store. MODEL is a name of the zoo (tachy model list) or an ONNX "
+        "file.\n\n"
+        "why lists the model's nodes after ONNX Runtime's first passes. For each node it prints the plan of the provider tachy that runs "
+        "it, or why ONNX Runtime runs it.\n\n"
+        "show prints the graph of each plan, one node per line: as compiled, or with --after as it is after one of the passes. --after none "
+        "prints the graph as read. An unknown name lists the passes.\n\n"
+        "bench measures each provider with each batch size and number of threads. The combinations take turns, 30 ms each, for --rounds "
+        "rounds. It prints the median and minimum time per run, the spread (interquartile range over median), images per second, GFLOP/s, "
+        "their share of the cores' measured peak, the memory that a process gains, and the error: the L2 norm of the difference from a "
+        "double-precision reference, relative to the reference, for the worst output. Inputs look like pictures and are the same every "
+        "time.\n\n"
+        "On a GPU (--device cuda, or auto if the kernels run on the GPU) bench takes --precision fp32,mixed. It times consecutive runs "
+        "without copies of the tensors. The error is that against fp32 on a picture, on noise, and on frames of --input VIDEO.\n\n"
+        "build compiles plans for each --batch and --precision, times the candidate kernels (--build-effort 2 by default) and stores the "
+        "choice, so that later runs start with the fastest ones.\n\n"
+        "ls lists the engine store: the networks and machines for which the fastest kernels are known. gc removes entries that are damaged, "
+        "outdated or long unused; with --all, every entry. Removed entries are measured again when needed. --provider-option store=DIR "
+        "selects another folder.",
     .words = "why|show|bench|build|ls|gc",
     .options = TACHY_VERB_ENGINE,
     .examples = EXAMPLES(
-        {"tachy engine why net.onnx", "what runs where, and why"},
-        {"tachy engine show selfie --after fuse", "the graph behind one pass"},
+        {"tachy engine why net.onnx", "which provider runs each node, and why"},
+        {"tachy engine show selfie --after fuse", "the graph after one pass"},
         {"tachy engine bench selfie --provider tachy,cpu --batch 1,4 --threads 1,2 --json=bench.json",
-         "every combination, in turn"},
-        {"tachy engine build selfie --device cuda --batch 1,8", "time the kernels before the first run"},
+         "measure every combination"},
+        {"tachy engine build selfie --device cuda --batch 1,8", "find the fastest kernels before the first run"},
         {"tachy engine gc --unused-days 30", "make the store smaller"}),
     .run = run_engine,
 };

@@ -339,21 +339,21 @@ const struct verb verb_tune = {
     .usage = "[options] TASK ARGUMENTS...",
     .summary = "find the fastest settings for a command on this machine",
     .details =
-        "Runs the command with other settings, each in a process of its own, and says which are the fastest, by how much and why. "
-        "What the command gives is left as it is. Nothing is written to the command's own output.\n\n"
-        "Settings that may change results (batches, frame skipping, a smaller model) are compared on this clip with the results of the "
-        "command as given (masks, pictures, boxes, points or labels), on the first 300 frames unless --max-frames says otherwise; "
-        "those that differ by more than --quality are refused.\n\n"
-        "Ctrl-C ends the search with the best until then. The result is stored, so that the same command on such an input needs no "
-        "search again.",
+        "Runs the command with different settings, each time in a new process. Prints the fastest settings, their gain, and the reason for "
+        "each choice. Settings that the command gives stay fixed. The command's output file is not written.\n\n"
+        "Some settings may change results: batches, frame skipping, a smaller model, the device. tune compares their results on this clip "
+        "(masks, pictures, boxes, points or labels) with those of the command as given, and refuses settings whose agreement is below "
+        "--quality. It compares the first 300 frames, or as many as --max-frames says.\n\n"
+        "Ctrl-C ends the search and prints the best settings so far. The result is stored: the same command on a similar input gets it at "
+        "once, unless --again is given.",
     .words = task_verbs,
     .options = TACHY_VERB_TUNE,
     .examples = EXAMPLES({"tachy tune --save-config fast.yaml segment in.mp4 -o out.mp4",
                           "then: tachy segment -c fast.yaml in.mp4 -o out.mp4"},
-                         {"tachy tune --objective latency --min-fps 30 segment in.mp4", "the shortest delay at 30 frames a second"},
-                         {"tachy tune --only model.num_workers,model.batch_size=4|8 segment in.mp4", "these two only"},
-                         {"tachy tune --detect-bottlenecks segment in.mp4 -o out.mp4", "what limits it, and whether the remedy helps"},
-                         {"tachy tune --list", "what was found on this machine"}),
+                         {"tachy tune --objective latency --min-fps 30 segment in.mp4", "the lowest latency at 30 frames per second or more"},
+                         {"tachy tune --only model.num_workers,model.batch_size=4|8 segment in.mp4", "tune only these two settings"},
+                         {"tachy tune --detect-bottlenecks segment in.mp4 -o out.mp4", "find what limits the command, and measure whether the remedy helps"},
+                         {"tachy tune --list", "the results stored on this machine"}),
     .wraps = true,
     .run = run_tune,
 };
