@@ -60,13 +60,14 @@ static void batches(struct bench_run *b, const int *sizes, int n)
     }
 }
 
-// On a CPU a model is computed in its file's precision: int8 and fp16 are models of their own.
+// On a CPU a model runs in its file's precision. On a GPU int8 needs a quantised model (--model); another one's case says so.
 static void precisions(struct bench_run *b)
 {
-    static const char *const gpu[] = {"fp32", "mixed", "fp16"};
+    static const char *const gpu[] = {"fp32", "mixed", "fp16", "int8"};
     bool cuda = !strcmp(tachy_settings_str(b->c->settings, "bench.device"), "cuda");
-    for (int i = 0; i < (cuda ? 3 : 1); i++) {
-        struct bench_case *k = add_case(b, "precision", gpu[i], 1920, 1080);
+    for (int i = 0; i < (cuda ? 4 : 1); i++) {
+        const char *name = cuda || !tachy_settings_is_set(b->c->settings, "model.name") ? gpu[i] : "the model as it is";
+        struct bench_case *k = add_case(b, "precision", name, 1920, 1080);
         if (cuda)
             add_word_to(k, "--precision=%s", gpu[i]);
         to_nothing(k);

@@ -128,11 +128,18 @@ static json_t *failure(FILE *f)
 
 static int run_tachy(struct bench_run *b, const struct bench_case *k, const char *clip, int64_t frames, FILE *out, int *status)
 {
-    const char *argv[BENCH_WORDS + 12] = {"tachy", "segment", clip, "--json", "-q"};
+    const tachy_settings *s = b->c->settings;
+    const char *argv[BENCH_WORDS + 16] = {"tachy", "segment", clip, "--json", "-q"}, *card = tachy_settings_str(s, "model.card");
     char most[64], device[64];
     int n = 5;
     snprintf(most, sizeof(most), "--input.max_frames=%lld", (long long)frames);
-    snprintf(device, sizeof(device), "--device=%s", tachy_settings_str(b->c->settings, "bench.device"));
+    snprintf(device, sizeof(device), "--device=%s", tachy_settings_str(s, "bench.device"));
+    argv[n++] = "--model";
+    argv[n++] = tachy_settings_str(s, "model.name");
+    if (card) {
+        argv[n++] = "--card";
+        argv[n++] = card;
+    }
     for (int i = 0; i < k->n_words; i++)
         argv[n++] = k->word[i];
     if (frames)

@@ -35,8 +35,8 @@ static json_t *head(const struct bench_run *b)
     for (int i = 0; i < b->n; i++)
         if (!i || strcmp(b->list[i].suite, b->list[i - 1].suite) != 0)
             snprintf(suites + strlen(suites), sizeof(suites) - strlen(suites), "%s%s", *suites ? ", " : "", b->list[i].suite);
-    return json_pack("{s:s, s:i, s:s, s:s, s:s, s:{s:s, s:f, s:i, s:f}}", "kind", "bench", "version", 1, "suite", suites, "input",
-                     b->file ? b->file : "generated clips", "device", tachy_settings_str(b->c->settings, "bench.device"), "method", "words",
+    return json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:{s:s, s:f, s:i, s:f}}", "kind", "bench", "version", 1, "suite", suites, "input",
+                     b->file ? b->file : "generated clips", "model", tachy_settings_str(b->c->settings, "model.name"), "device", tachy_settings_str(b->c->settings, "bench.device"), "method", "words",
                      "each case is warmed up until two runs in a row differ by less than 5 %; then all cases run in turn, in the reverse "
                      "order every other round; figures are medians of runs with bootstrap intervals; runs beyond 5 scaled median absolute "
                      "deviations are named outliers and kept",

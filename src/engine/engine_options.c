@@ -8,11 +8,11 @@
 
 const struct tachy_option tachy_model_options[] = {
     {"model.name", "model", 0, TACHY_OPT_STRING, "selfie", .arg = "NAME|FILE", .group = "Model",
-     .tune = "selfie-landscape", .tune_changes = true, .verbs = TACHY_VERB_REPLAY,
+     .tune = "selfie-landscape", .tune_changes = true, .verbs = TACHY_VERB_REPLAY | TACHY_VERB_BENCH,
      .help = "a model of the zoo (tachy model list), or an ONNX file with --card; auto (segment): of the installed "
              "ones, the one whose input has the shape of the picture, or of its part with a person"},
     {"model.card", "card", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Model",
-     .verbs = TACHY_VERB_MODEL | TACHY_VERB_REPLAY, .help = "model card of your own model (JSON)"},
+     .verbs = TACHY_VERB_MODEL | TACHY_VERB_REPLAY | TACHY_VERB_BENCH, .help = "model card of your own model (JSON)"},
     {"model.dir", "model-dir", 0, TACHY_OPT_STRING, .arg = "DIR", .group = "Model",
      .verbs = TACHY_VERB_MODEL | TACHY_VERB_REPLAY | TACHY_VERB_ENGINE | TACHY_VERB_CURATE,
      .help = "folder of the models; default: $TACHY_MODELS, then the user's data folder"},

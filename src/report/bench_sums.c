@@ -76,9 +76,9 @@ static void print_bench(FILE *f, json_t *o)
     const char *suite = "";
     double load = 0;
     int outliers = 0, all = 0;
-    fprintf(f, "%-32s %9s %19s %8s %8s %8s %8s\n", "case", "fps", "95 % interval", "p50 ms", "p99 ms", "CPU ms", "MiB");
+    fprintf(f, "%-32s %9s %19s %8s %8s %8s %8s %8s\n", "case", "fps", "95 % interval", "p50 ms", "p99 ms", "CPU ms", "MiB", "J/frame");
     json_array_foreach(json_object_get(o, "cases"), i, c) {
-        char interval[40];
+        char interval[40], joules[24];
         const json_t *fps = json_object_get(c, "fps");
         if (strcmp(suite, report_text(c, "suite", "")) != 0)
             fprintf(f, "%s\n", suite = report_text(c, "suite", ""));
@@ -86,10 +86,11 @@ static void print_bench(FILE *f, json_t *o)
             fprintf(f, "  %-30s %s\n", report_text(c, "name", "?"), report_text(c, "error", "not measured"));
             continue;
         }
+        snprintf(joules, sizeof(joules), median_of(c, "joules") > 0 ? "%.3g" : "-", median_of(c, "joules"));
         snprintf(interval, sizeof(interval), "%.1f..%.1f", json_number_value(json_object_get(fps, "low")),
                  json_number_value(json_object_get(fps, "high")));
-        fprintf(f, "  %-30s %9.1f %19s %8.2f %8.2f %8.2f %8.0f\n", report_text(c, "name", "?"), median_of(c, "fps"), interval,
-                median_of(c, "p50_ms"), median_of(c, "p99_ms"), median_of(c, "cpu_ms"), median_of(c, "memory_mib"));
+        fprintf(f, "  %-30s %9.1f %19s %8.2f %8.2f %8.2f %8.0f %8s\n", report_text(c, "name", "?"), median_of(c, "fps"), interval,
+                median_of(c, "p50_ms"), median_of(c, "p99_ms"), median_of(c, "cpu_ms"), median_of(c, "memory_mib"), joules);
         json_array_foreach(json_object_get(c, "runs"), k, run) {
             outliers += json_is_true(json_object_get(run, "outlier"));
             load += json_number_value(json_object_get(run, "load"));

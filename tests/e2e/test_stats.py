@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import unittest
@@ -211,7 +212,9 @@ class Schema(Case):
             self.assertEqual(len(fps), 2)
             self.assertAlmostEqual(c["fps"]["median"], np.median(fps), 3)
             self.assertTrue(min(fps) - 1e-3 <= c["fps"]["low"] <= c["fps"]["high"] <= max(fps) + 1e-3)
-        self.assertIn("batch 4", p.stdout)
+        self.assertRegex(p.stdout, r"MiB +J/frame\n")
+        joules = f"{r['cases'][1]['joules']['median']:.3g}" if "joules" in r["cases"][1] else "-"
+        self.assertRegex(p.stdout, rf"\n +batch 4 .* {re.escape(joules)}\n")
         self.assertRegex(p.stderr, r"batch 4, round 2: [\d.]+ fps, \d+:\d\d left")
         self.assertEqual(json.loads(history.read_text())["suite"], "batch")
         self.assertIn("already exists", run(*args, env=env, check=False).stderr)
@@ -243,7 +246,9 @@ class Schema(Case):
     def test_bench_clip(self):
         """The generated clip moves, and both eyes of a stereo clip differ."""
         env = {**os.environ, "XDG_CACHE_HOME": str(self.tmp)}
-        run("bench", "--precision-only", "--quick", "--rounds", 1, "--seconds", 0.05, "-q", env=env)
+        p = run("bench", "--precision-only", "--quick", "--rounds", 1, "--seconds", 0.05, "--model", "selfie-landscape", "--json", "-q", env=env)
+        r = valid(json.loads(p.stdout), "bench")
+        self.assertEqual((r["model"], r["cases"][0]["name"]), ("selfie-landscape", "the model as it is"))
         clip, = (self.tmp / "tachy/bench").glob("*.mp4")
         v = cv2.VideoCapture(str(clip))
         a, b = v.read()[1].astype(int), v.read()[1].astype(int)
