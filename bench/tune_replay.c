@@ -159,8 +159,10 @@ static void finish(struct table *w)
         int from = s->n > 1;
         for (int k = from; k < s->n; k++)
             s->fps += s->run[k].fps / (s->n - from);
-        for (int k = from; k < s->n && s->n - from > 1 && w->n_ratios < RATIOS; k++)
-            w->ratio[w->n_ratios++] = s->run[k].fps / s->fps;
+        // A mean of n runs is nearer to them than the truth.
+        double nearer = s->n - from > 1 ? sqrt((double)(s->n - from) / (s->n - from - 1)) : 0;
+        for (int k = from; k < s->n && nearer > 0 && w->n_ratios < RATIOS; k++)
+            w->ratio[w->n_ratios++] = pow(s->run[k].fps / s->fps, nearer);
         w->best = fmax(w->best, s->fps);
         w->all_s += s->run[0].wall_s;
     }
@@ -265,7 +267,7 @@ static struct tune_constants fitted(const struct table *of, struct table *w, str
 // A prior for a workload's constants, from the other workloads': their mean and spread.
 static void expect(const struct tune_constants *k, int n, int left_out, struct tune_constants *guess, struct tune_constants *doubt)
 {
-    static const double LEAST = 0.15;
+    static const double LEAST = 0.5;
     for (int c = 0; c < TUNE_CONSTANTS; c++) {
         double sum = 0, squares = 0;
         for (int i = 0; i < n; i++) {
@@ -274,7 +276,7 @@ static void expect(const struct tune_constants *k, int n, int left_out, struct t
             squares += i == left_out ? 0 : v * v / (n - 1);
         }
         ((double *)guess)[c] = exp(sum);
-        ((double *)doubt)[c] = fmax(sqrt(fmax(squares - sum * sum, 0)), LEAST);
+        ((double *)doubt)[c] = fmax(sqrt(fmax(squares - sum * sum, 0)), LEAST * ((const double *)&tune_doubt)[c]);
     }
 }
 
