@@ -14,6 +14,7 @@ static const char *const cupti_files[] = {"libcupti.so.13", "libcupti.so.12", "l
 static const char *const cublas_files[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so",
                                            NULL};
 static const char *const cublaslt_files[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so", NULL};
+static const char *const cudnn_files[] = {"libcudnn.so.9", NULL};
 static const char *const cuvid_files[] = {"libnvcuvid.so.1", NULL};
 static const char *const nvjpeg_files[] = {"libnvjpeg.so.13", "libnvjpeg.so.12", "libnvjpeg.so", NULL};
 
@@ -27,6 +28,7 @@ struct symbol {
 #define CUPTI_ROW(member, symbol, args) ROW(tachy_cupti, member, symbol)
 #define CUBLAS_ROW(member, symbol, args) ROW(tachy_cublas, member, symbol)
 #define CUBLASLT_ROW(member, symbol, args) ROW(tachy_cublaslt, member, symbol)
+#define CUDNN_ROW(member, symbol, args) ROW(tachy_cudnn, member, symbol)
 #define CUVID_ROW(member, symbol, args) ROW(tachy_cuvid, member, symbol)
 #define NVJPEG_ROW(member, symbol, args) ROW(tachy_nvjpeg_library, member, symbol)
 static const struct symbol cu_symbols[] = {TACHY_CU_CALLS(CU_ROW)};
@@ -34,6 +36,7 @@ static const struct symbol nvml_symbols[] = {TACHY_NVML_CALLS(NVML_ROW)};
 static const struct symbol cupti_symbols[] = {TACHY_CUPTI_CALLS(CUPTI_ROW)};
 static const struct symbol cublas_symbols[] = {TACHY_CUBLAS_CALLS(CUBLAS_ROW)};
 static const struct symbol cublaslt_symbols[] = {TACHY_CUBLASLT_CALLS(CUBLASLT_ROW)};
+static const struct symbol cudnn_symbols[] = {TACHY_CUDNN_CALLS(CUDNN_ROW)};
 static const struct symbol cuvid_symbols[] = {TACHY_CUVID_CALLS(CUVID_ROW)};
 static const struct symbol nvjpeg_symbols[] = {TACHY_NVJPEG_CALLS(NVJPEG_ROW)};
 
@@ -54,6 +57,8 @@ static const struct tachy_library libraries[] = {
      "it comes with the CUDA toolkit, or `pip install nvidia-cublas`; LD_LIBRARY_PATH or CUDA_HOME "
      "says where it lies",
      true, SYMBOLS(cublaslt_symbols)},
+    {"cudnn", cudnn_files, "cuDNN", "`pip install nvidia-cudnn-cu13`; LD_LIBRARY_PATH or CUDA_HOME says where it lies", true,
+     SYMBOLS(cudnn_symbols)},
     {"nvcuvid", cuvid_files, "NVDEC's library",
      "it comes with NVIDIA's driver (Debian: apt-get install libnvcuvid1; in a container the "
      "capability `video`)",
@@ -63,7 +68,7 @@ static const struct tachy_library libraries[] = {
      "says where it lies",
      true, SYMBOLS(nvjpeg_symbols)},
 };
-enum library_id { LIB_CU, LIB_NVML, LIB_CUPTI, LIB_CUBLAS, LIB_CUBLASLT, LIB_CUVID, LIB_NVJPEG, LIB_COUNT };
+enum library_id { LIB_CU, LIB_NVML, LIB_CUPTI, LIB_CUBLAS, LIB_CUBLASLT, LIB_CUDNN, LIB_CUVID, LIB_NVJPEG, LIB_COUNT };
 
 // Libraries loaded in this process. A table is written once, before its `path` is set.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -73,10 +78,11 @@ static struct tachy_nvml nvml_table;
 static struct tachy_cupti cupti_table;
 static struct tachy_cublas cublas_table;
 static struct tachy_cublaslt cublaslt_table;
+static struct tachy_cudnn cudnn_table;
 static struct tachy_cuvid cuvid_table;
 static struct tachy_nvjpeg_library nvjpeg_library_table;
 static void *const tables[LIB_COUNT] = {&cu_table, &nvml_table, &cupti_table, &cublas_table,
-                                         &cublaslt_table, &cuvid_table, &nvjpeg_library_table};
+                                         &cublaslt_table, &cudnn_table, &cuvid_table, &nvjpeg_library_table};
 
 static void *try_folder(const char *root, const char *below, const char *file)
 {
@@ -219,6 +225,7 @@ LOAD(nvml, LIB_NVML)
 LOAD(cupti, LIB_CUPTI)
 LOAD(cublas, LIB_CUBLAS)
 LOAD(cublaslt, LIB_CUBLASLT)
+LOAD(cudnn, LIB_CUDNN)
 LOAD(cuvid, LIB_CUVID)
 LOAD(nvjpeg_library, LIB_NVJPEG)
 

@@ -1,4 +1,5 @@
 #pragma once
+#include "cuda/cudnn_abi.h"
 #include "cuda/nvjpeg_abi.h"
 
 #include <stdbool.h>
@@ -143,6 +144,20 @@
        cuda_address c, cublaslt_layout c_layout, cuda_address d, cublaslt_layout d_layout,         \
        const struct cublaslt_algo *algo, cuda_address workspace, size_t bytes, cuda_stream stream))
 
+#define TACHY_CUDNN_CALLS(X)                                                                       \
+    X(create, "cudnnCreate", (cudnn_handle * handle))                                              \
+    X(destroy, "cudnnDestroy", (cudnn_handle handle))                                              \
+    X(set_stream, "cudnnSetStream", (cudnn_handle handle, cuda_stream stream))                     \
+    X(property, "cudnnGetProperty", (int which, int *value))                                       \
+    X(desc_create, "cudnnBackendCreateDescriptor", (int type, cudnn_desc *desc))                   \
+    X(desc_destroy, "cudnnBackendDestroyDescriptor", (cudnn_desc desc))                            \
+    X(desc_finish, "cudnnBackendFinalize", (cudnn_desc desc))                                      \
+    X(desc_set, "cudnnBackendSetAttribute",                                                        \
+      (cudnn_desc desc, int name, int type, int64_t n, const void *values))                        \
+    X(desc_get, "cudnnBackendGetAttribute",                                                        \
+      (cudnn_desc desc, int name, int type, int64_t most, int64_t *n, void *values))               \
+    X(run, "cudnnBackendExecute", (cudnn_handle handle, cudnn_desc plan, cudnn_desc pack))
+
 #define TACHY_CUVID_CALLS(X) X(caps, "cuvidGetDecoderCaps", (struct cuvid_caps * caps))
 
 #define TACHY_NVJPEG_CALLS(X)                                                                      \
@@ -173,6 +188,9 @@ struct tachy_cublas {
 struct tachy_cublaslt {
     TACHY_CUBLASLT_CALLS(TACHY_CALL_MEMBER)
 };
+struct tachy_cudnn {
+    TACHY_CUDNN_CALLS(TACHY_CALL_MEMBER)
+};
 struct tachy_cuvid {
     TACHY_CUVID_CALLS(TACHY_CALL_MEMBER)
 };
@@ -193,6 +211,8 @@ int tachy_cublas_load(const struct tachy_cublas **out, enum tachy_log_level leve
                       const struct tachy_log *log);
 int tachy_cublaslt_load(const struct tachy_cublaslt **out, enum tachy_log_level level,
                         const struct tachy_log *log);
+int tachy_cudnn_load(const struct tachy_cudnn **out, enum tachy_log_level level,
+                     const struct tachy_log *log);
 int tachy_cuvid_load(const struct tachy_cuvid **out, enum tachy_log_level level,
                      const struct tachy_log *log);
 int tachy_nvjpeg_library_load(const struct tachy_nvjpeg_library **out, enum tachy_log_level level,
@@ -201,7 +221,7 @@ int tachy_nvjpeg_library_load(const struct tachy_nvjpeg_library **out, enum tach
 // Name of one of NVML's clock event reasons, bit 0..NVML_THROTTLE_REASONS - 1.
 const char *tachy_nvml_reason(int bit);
 
-// File of a library that was loaded ("cuda", "nvml", "cupti", "cublas", "cublaslt", "nvcuvid", "nvjpeg"); NULL: it was not.
+// File of a library that was loaded ("cuda", "nvml", "cupti", "cublas", "cublaslt", "cudnn", "nvcuvid", "nvjpeg"); NULL: it was not.
 const char *tachy_cuda_library_path(const char *name);
 
 // The device address of memory that the host names by a pointer.

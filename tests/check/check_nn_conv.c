@@ -1,6 +1,7 @@
 #include "check_nn.h"
 
 #include "base/base.h"
+#include "cuda/nn/cudnn.h"
 #include "cuda/nn/gemm.h"
 
 #include <math.h>
@@ -394,6 +395,71 @@ static void pairs(struct check *c, bool large)
     unmake(c, &k), unmake(c, &l);
 }
 
+// cuDNN's engines, each as it is opened, with the bias in the tensors' type.
+enum { ENGINES = 8, WORKSPACE = 32 << 20 };
+struct engines {
+    struct tachy_nn_cudnn_conv *of;
+    struct tachy_nn_cudnn_io io;
+    struct nn_buffer bias;
+    int n;
+};
+
+static void open_engines(struct check *c, struct engines *e, struct tachy_nn_cudnn *d, struct conv_case *k)
+{
+    *e = (struct engines){.bias = nn_random(c, (size_t)k->a.shape.cout, k->a.dtype, -1, 1)};
+    for (size_t i = 0; i < e->bias.n; i++)
+        k->bias.value[i] = e->bias.value[i];
+    e->io = (struct tachy_nn_cudnn_io){e->bias.at, check_gpu_poison(c, WORKSPACE)};
+    tachy_nn_cudnn_conv_open(&e->of, d, &k->a, WORKSPACE, ENGINES, &e->n, NULL);
+}
+
+static void close_engines(struct check *c, struct engines *e)
+{
+    tachy_nn_cudnn_conv_close(&e->of);
+    check_gpu_free(c, e->io.workspace);
+    nn_close(c, &e->bias);
+}
+
+// Returns the number of engines that ran.
+static int by_cudnn(struct check *c, struct tachy_nn_cudnn *d)
+{
+    struct conv_case k = {.a = {.dtype = nn_half(c)}};
+    struct tachy_conv_shape *s = &k.a.shape;
+    struct engines e;
+    draw_shape(c, s, 8);
+    s->cin = 8 * check_range(c, 1, 12), s->cout = 8 * check_range(c, 1, 12);
+    s->pad_bottom = s->pad_top = TACHY_MAX(s->pad_top, s->pad_bottom), s->pad_right = s->pad_left = TACHY_MAX(s->pad_left, s->pad_right);
+    make(c, &k, check_range(c, 0, 1) * 8, check_range(c, 0, 1), false);
+    if (!tachy_nn_cudnn_takes(&k.a))
+        k.a.epilogue.act = (struct tachy_nn_act){TACHY_ACT_CLIP, 0, INFINITY, 0};
+    open_engines(c, &e, d, &k);
+    struct nn_buffer mine = k.out;
+    for (int i = 0; i < e.n; i++) {
+        k.out = nn_poison(c, mine.n, k.a.dtype), k.a.out.data = k.out.at, k.a.variant = i;
+        check_gpu_launched(c, tachy_nn_cudnn_conv_run(e.of, i, &k.a, &e.io, c->gpu->stream), "cuDNN");
+        against_twin(c, &k, "cuDNN", false);
+        nn_close(c, &k.out);
+    }
+    k.out = mine;
+    close_engines(c, &e);
+    unmake(c, &k);
+    return e.n;
+}
+
+static void cudnn(struct check *c)
+{
+    struct tachy_nn_cudnn *d;
+    int ran = 0;
+    if (tachy_nn_cudnn_open(&d, NULL) < 0) {
+        printf("nn_conv: cuDNN is not here, so its engines are not checked\n");
+        return;
+    }
+    for (int i = 0; i < check_times(c, 40); i++)
+        ran += by_cudnn(c, d);
+    check_case(c, ran, "no engine of cuDNN %d ran", tachy_nn_cudnn_version());
+    tachy_nn_cudnn_close(&d);
+}
+
 struct timed {
     struct check *c;
     const struct tachy_nn_conv *a;
@@ -402,11 +468,15 @@ struct timed {
     const struct tachy_nn_gemm *gemm;
     int algorithm;
     struct tachy_nn_gemm_io io;
+    const struct engines *engines;
 };
 static void launch(void *arg)
 {
     struct timed *t = arg;
-    int status = t->gemm ? tachy_nn_gemm_run(t->gemm, t->algorithm, &t->io, t->c->gpu->stream) : t->run(t->a, t->c->gpu->stream);
+    cuda_stream stream = t->c->gpu->stream;
+    int status = t->gemm      ? tachy_nn_gemm_run(t->gemm, t->algorithm, &t->io, stream)
+                 : t->engines ? tachy_nn_cudnn_conv_run(t->engines->of, t->algorithm, t->a, &t->engines->io, stream)
+                              : t->run(t->a, stream);
     if (status)
         check_gpu_launched(t->c, status, "a timed convolution");
 }
@@ -441,7 +511,7 @@ static void time_kernel(struct check *c, const struct conv_case *k, const char *
 // cuBLASLt's best of eight, and that it is right.
 static void time_gemm(struct check *c, struct conv_case *k, const char *what)
 {
-    enum { MOST = 8, WORKSPACE = 32 << 20 };
+    enum { MOST = 8 };
     const struct tachy_conv_shape *s = &k->a.shape;
     struct tachy_nn_gemm_shape g = {.m = (int64_t)s->n * s->h * s->w, .n = s->cout, .k = s->cin, .x_row = s->cin, .w_row = s->cin,
                                     .y_row = s->cout, .add_row = s->cout, .batch = 1, .bias = true, .add = k->add.at != 0,
@@ -478,6 +548,24 @@ static void time_gemm(struct check *c, struct conv_case *k, const char *what)
     nn_close(c, &bias), nn_close(c, &plain);
 }
 
+// Every engine.
+static void time_cudnn(struct check *c, struct conv_case *k, const char *what)
+{
+    struct tachy_nn_cudnn *d;
+    struct engines e;
+    if (tachy_nn_cudnn_open(&d, NULL) < 0)
+        return;
+    open_engines(c, &e, d, k);
+    struct timed t = {.c = c, .a = &k->a, .engines = &e};
+    for (t.algorithm = 0; t.algorithm < e.n; t.algorithm++) {
+        char text[96];
+        snprintf(text, sizeof(text), "%s cuDNN %d", what, t.algorithm);
+        nn_row(c, "cudnn", text, nn_time(c, launch, &t), flop_of(&k->a.shape), bytes_of(k));
+    }
+    close_engines(c, &e);
+    tachy_nn_cudnn_close(&d);
+}
+
 static void bench_one(struct check *c, enum tachy_dtype type, int n, int hw, int cin, int cout, int kernel, int stride, int dilation, bool add)
 {
     struct conv_case k = {.a = {.dtype = type}};
@@ -494,6 +582,7 @@ static void bench_one(struct check *c, enum tachy_dtype type, int n, int hw, int
     time_kernel(c, &k, "conv_tma", tachy_nn_kernels()->conv_tma, TACHY_NN_TMA_VARIANTS, what);
     if (kernel == 1 && stride == 1)
         time_gemm(c, &k, what);
+    time_cudnn(c, &k, what);
     unmake(c, &k);
 }
 
@@ -558,6 +647,10 @@ static void bench_stem(struct check *c, int n, int hw, int cout, int kernel)
 
 static void bench(struct check *c)
 {
+    for (int hw = 56, channels = 64; hw >= 7; hw /= 2, channels *= 2) // ArcFace's ResNet50 at 112x112
+        bench_one(c, TACHY_F16, 8, hw, channels, channels, 3, 1, 1, false);
+    for (int hw = 512, channels = 64; hw >= 64; hw /= 2, channels *= 2) // U-Net
+        bench_one(c, TACHY_F16, 8, hw, channels, channels, 3, 1, 1, false);
     for (int n = 8; n > 0; n -= 7) {
         bench_pair(c, n, 128, 64, 256, 64);
         bench_pair(c, n, 128, 64, 256, 128);
@@ -624,6 +717,7 @@ static void run(struct check *c)
         for (int i = 0; i < check_times(c, 40); i++)
             pairs(c, i % 4 == 0);
     }
+    cudnn(c);
     if (c->bench)
         bench(c);
 }

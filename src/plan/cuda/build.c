@@ -313,6 +313,7 @@ static void close_plan(struct tachy_plan *plan)
         tachy_nn_gemm_close(&p->steps[i].gemm);
         tachy_free((void *)(uintptr_t)p->steps[i].label.name);
     }
+    cuda_engines_close(p);
     if (inside)
         tachy_device_leave(&p->gpu->device);
     cuda_weights_unref(&p->weights);

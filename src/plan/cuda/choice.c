@@ -137,6 +137,33 @@ static bool find_known(const struct choice *c, uint64_t key, struct cuda_way *wa
     return false;
 }
 
+// Asks cuDNN, if there is the time to choose, for the shapes whose stored choice it is or that have none. Steps of one shape share what
+// it has.
+static int open_engines(struct choice *c)
+{
+    struct cuda_plan *p = c->p;
+    if (p->params.effort < 2 || p->params.kernels)
+        return TACHY_OK;
+    int err = TACHY_OK;
+    uint64_t *keys = calloc((size_t)p->nb_steps + 1, sizeof(*keys));
+    for (int i = 0; keys && i < p->nb_steps && !err; i++) {
+        struct cuda_step *s = &p->steps[i];
+        struct cuda_way way;
+        int like = 0;
+        if (!cuda_engines_fit(s))
+            continue;
+        keys[i] = key_of(s);
+        while (keys[like] != keys[i])
+            like++;
+        if (like < i)
+            s->engines = p->steps[like].engines, s->nb_engines = p->steps[like].nb_engines;
+        else if (!c->known || (find_known(c, keys[i], &way) && way.kernel == CUDA_CONV_CUDNN))
+            err = cuda_engines_open(p, s, PRODUCT_SCRATCH, c->log);
+    }
+    free(keys);
+    return !keys ? TACHY_ERR_NOMEM : err == TACHY_ERR_UNAVAILABLE ? TACHY_OK : err;
+}
+
 // Leaves the known one of all ways, or of a known pair the default. False: it is none of them.
 static bool keep_known(const struct choice *c, const struct shape *s, struct cuda_way *all, int *n, bool *pair)
 {
@@ -231,7 +258,7 @@ static int find_shapes(struct choice *c)
 // Text after a line's numbers is for people.
 static int write_text(struct choice *c)
 {
-    static const char *const names[CUDA_CONVS] = {"any", "depthwise", "stem", "tma", "cublaslt", "pair", "done"};
+    static const char *const names[CUDA_CONVS] = {"any", "depthwise", "stem", "tma", "cublaslt", "cudnn", "pair", "done"};
     char *text = tachy_asprintf("cuda 1 effort %d\n", c->p->effort);
     for (int i = 0; i < c->nb_shapes && text; i++) {
         const struct shape *s = &c->shapes[i];
@@ -440,6 +467,8 @@ int cuda_choose(struct cuda_plan *p, const struct tachy_log *log)
         return err;
     err = open_products(p, log);
     if (!err)
+        err = open_engines(&c);
+    if (!err)
         err = open_workspace(&c);
     if (!err)
         err = find_shapes(&c);
@@ -447,6 +476,7 @@ int cuda_choose(struct cuda_plan *p, const struct tachy_log *log)
         err = time_all(&c);
     if (!err) {
         settle(&c);
+        cuda_engines_keep(p);
         err = write_text(&c);
     }
     choice_close(&c);

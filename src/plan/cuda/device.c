@@ -123,8 +123,8 @@ int cuda_key(const struct tachy_graph *g, const struct tachy_plan_params *params
         err = tachy_graph_digest(g, digest);
     if (err)
         return err;
-    char *machine = tachy_asprintf("%s, %d.%d, driver %d, cuBLASLt %zu, %s, tachy %s", d.name, d.cc_major, d.cc_minor,
-                                   d.driver, tachy_nn_gemm_version(), tachy_plan_precisions[params->precision], TACHY_VERSION);
+    char *machine = tachy_asprintf("%s, %d.%d, driver %d, cuBLASLt %zu, cuDNN %d, %s, tachy %s", d.name, d.cc_major, d.cc_minor,
+                                   d.driver, tachy_nn_gemm_version(), tachy_nn_cudnn_version(), tachy_plan_precisions[params->precision], TACHY_VERSION);
     if (!machine)
         return TACHY_ERR_NOMEM;
     for (int i = 0; i < 2; i++)

@@ -1,5 +1,6 @@
 #pragma once
 #include "cuda/gpu.h"
+#include "cuda/nn/cudnn.h"
 #include "cuda/nn/gemm.h"
 #include "cuda/nn/kernels.h"
 #include "plan/backend.h"
@@ -46,6 +47,7 @@ enum cuda_conv {
     CUDA_CONV_STEM,
     CUDA_CONV_TMA,
     CUDA_CONV_GEMM,
+    CUDA_CONV_CUDNN,
     CUDA_CONV_PAIR, // one kernel with the step that follows
     CUDA_CONV_DONE, // nothing is left to do: the step in front was a pair
     CUDA_CONVS
@@ -54,7 +56,7 @@ struct cuda_way {
     enum cuda_conv kernel;
     int variant;
 };
-enum { CUDA_WAYS = 40, CUDA_GEMMS = 8 }; // per step; cuBLASLt algorithms among them
+enum { CUDA_WAYS = 48, CUDA_GEMMS = 8, CUDA_ENGINES = 8 }; // per step; cuBLASLt's algorithms and cuDNN's engines among them
 
 // Steps of one region that are not of one lane may run side by side (lanes.c).
 enum { CUDA_LANES = 4, CUDA_REGION = 64 }; // streams of a captured run, the run's own among them; nodes of a region
@@ -99,6 +101,8 @@ struct cuda_step {
     struct tachy_nn_gemm_shape product;
     struct tachy_nn_gemm *gemm; // opened with the device; also of CUDA_GEMM
     int nb_gemms;
+    struct tachy_nn_cudnn_conv *engines; // the plan's; shared by steps of one shape; NULL: cuDNN is not asked
+    int nb_engines;
     struct cuda_way way; // the one that runs
 };
 
@@ -146,6 +150,9 @@ struct cuda_plan {
     const struct tachy_nn_kernels *kernels;
     struct cuda_step *steps;
     int nb_steps, max_steps, nodes;
+    struct tachy_nn_cudnn *cudnn; // NULL: no step runs on it
+    struct tachy_nn_cudnn_conv **engines; // that steps run on
+    int nb_engines;
     struct cuda_weights *weights;
     size_t weight_bytes, arena, values, scratch; // scratch: of a lane
     int nb_lanes;    // in use
@@ -198,6 +205,14 @@ struct cuda_build {
     const struct tachy_value *chain[TACHY_NN_OPERANDS]; // operands of the last pointwise step that a node's function made
     int nb_chain;
 };
+
+// engines.c: convolutions by cuDNN. Whether it may run the step.
+bool cuda_engines_fit(const struct cuda_step *s);
+// Sets the step's engines, of at most `scratch` bytes, which the plan closes. None: it has none for this.
+// TACHY_ERR_UNAVAILABLE: no cuDNN. TACHY_ERR_NOMEM.
+int cuda_engines_open(struct cuda_plan *p, struct cuda_step *s, size_t scratch, const struct tachy_log *log);
+void cuda_engines_keep(struct cuda_plan *p); // closes those that no step runs on
+void cuda_engines_close(struct cuda_plan *p);
 
 // time.c
 int cuda_time(struct tachy_plan *p, const void *const in[], int runs, double *ms);

@@ -65,6 +65,13 @@ static int run_product(const struct cuda_step *s, int algorithm, const union cud
     return tachy_nn_gemm_run(s->gemm, algorithm, &io, stream);
 }
 
+// The convolution by one of cuDNN's engines.
+static int run_engine(const struct cuda_step *s, int engine, const union cuda_args *a, const cuda_address *base, cuda_stream stream)
+{
+    const struct tachy_nn_cudnn_io io = {.bias = real(s->bias, base), .workspace = base[BASE_SCRATCH]};
+    return tachy_nn_cudnn_conv_run(s->engines, engine, &a->conv, &io, stream);
+}
+
 // Runs a step and the one after it together.
 static int run_pair(const struct cuda_plan *p, const struct cuda_step *s, const union cuda_args *a, const cuda_address *base,
                     cuda_stream stream)
@@ -90,6 +97,7 @@ static int run_conv(const struct cuda_plan *p, const struct cuda_step *s, struct
     case CUDA_CONV_STEM: return k->conv_stem(&a->conv, stream);
     case CUDA_CONV_TMA: a->conv.weights = s->padded ? real(s->padded, base) : a->conv.weights; return k->conv_tma(&a->conv, stream);
     case CUDA_CONV_GEMM: return run_product(s, way.variant, a, base, stream);
+    case CUDA_CONV_CUDNN: return run_engine(s, way.variant, a, base, stream);
     case CUDA_CONV_PAIR: return run_pair(p, s, a, base, stream);
     case CUDA_CONV_DONE: return CUDA_OK;
     default: return k->conv(&a->conv, stream);
@@ -310,10 +318,13 @@ static int launch_all(struct cuda_plan *p, struct cuda_workspace *w, cuda_stream
     return status;
 }
 
-// True if a step's status is cuBLASLt's rather than the driver's.
-static bool of_library(const struct cuda_step *s)
+// The library whose status a step's is; NULL: the driver's.
+static const char *library_of(const struct cuda_step *s)
 {
-    return s && s->gemm && (s->kind == CUDA_GEMM || (s->kind == CUDA_CONV && s->way.kernel == CUDA_CONV_GEMM));
+    bool conv = s && s->kind == CUDA_CONV;
+    if (s && s->gemm && (s->kind == CUDA_GEMM || (conv && s->way.kernel == CUDA_CONV_GEMM)))
+        return "cuBLASLt";
+    return conv && s->way.kernel == CUDA_CONV_CUDNN ? "cuDNN" : NULL;
 }
 
 // The code for the status of a run's last call, whose words are kept for why().
@@ -323,8 +334,8 @@ static int finished(struct cuda_plan *p, const struct cuda_workspace *w, int sta
     char text[160], spoilt[160] = "";
     if (status == CUDA_OK)
         return TACHY_OK;
-    if (of_library(s))
-        snprintf(text, sizeof(text), "cuBLASLt's status %d", status);
+    if (library_of(s))
+        snprintf(text, sizeof(text), "%s's status %d", library_of(s), status);
     else
         tachy_cu_text(cu_of(p), status, text, sizeof(text));
     if (w->spoilt)
@@ -333,7 +344,7 @@ static int finished(struct cuda_plan *p, const struct cuda_workspace *w, int sta
     tachy_msg(&words, TACHY_LOG_ERR, "%s%s%.40s%s%.60s: %s%s%s", w->doing, s ? " " : "", s ? s->label.op : "",
               s && *s->label.name ? " " : "", s ? s->label.name : "", text,
               w->spoilt ? "; its capture as a graph failed before: " : "", spoilt);
-    return status == CUDA_OUT_OF_MEMORY && !of_library(s) ? TACHY_ERR_NOMEM : TACHY_ERR_EXTERNAL;
+    return status == CUDA_OUT_OF_MEMORY && !library_of(s) ? TACHY_ERR_NOMEM : TACHY_ERR_EXTERNAL;
 }
 
 void cuda_why(struct tachy_plan *plan, char *text, size_t size)

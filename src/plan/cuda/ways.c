@@ -85,6 +85,7 @@ int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_
         add(&w, CUDA_CONV_STEM, 1);
     if (s->gemm) // faster than conv_tma for nearly every product that was timed, small ones too
         add(&w, CUDA_CONV_GEMM, s->nb_gemms);
+    add(&w, CUDA_CONV_CUDNN, s->nb_engines);
     if (hopper)
         add_tma(&w, &c->shape, TACHY_MAX(c->planes, 1), TACHY_MAX(d->sm_count, 1));
     add(&w, CUDA_CONV_ANY, 1);
