@@ -30,15 +30,15 @@ void tachy_gpu_give_decoder(const struct tachy_gpu *g)
     pthread_mutex_unlock(&decoders_lock);
 }
 
-static int open_stream(struct tachy_gpu *g, void *stream, const struct tachy_log *log)
+static int open_stream(struct tachy_gpu *g, void *stream, int priority, const struct tachy_log *log)
 {
+    const struct tachy_cu *cu = g->device.cu;
     int err = tachy_device_enter(&g->device, log);
     if (err < 0)
         return err;
     g->stream = stream;
     if (!stream) {
-        err = tachy_cu_check(g->device.cu,
-                             g->device.cu->stream_create(&g->stream, CUDA_STREAM_OWN_ORDER), log,
+        err = tachy_cu_check(cu, cu->stream_create_with_priority(&g->stream, CUDA_STREAM_OWN_ORDER, priority), log,
                              "a stream cannot be made");
         g->own_stream = err == TACHY_OK;
     }
@@ -46,7 +46,7 @@ static int open_stream(struct tachy_gpu *g, void *stream, const struct tachy_log
     return err;
 }
 
-int tachy_gpu_open(struct tachy_gpu **out, int ordinal, void *stream, const struct tachy_log *log)
+static int open_gpu(struct tachy_gpu **out, int ordinal, void *stream, int priority, const struct tachy_log *log)
 {
     const struct tachy_cu *cu;
     *out = NULL;
@@ -59,11 +59,22 @@ int tachy_gpu_open(struct tachy_gpu **out, int ordinal, void *stream, const stru
     atomic_init(&g->refs, 1);
     err = tachy_device_describe(&g->device, cu, ordinal, log);
     if (err == TACHY_OK)
-        err = open_stream(g, stream, log);
+        err = open_stream(g, stream, priority, log);
     if (err < 0)
         tachy_gpu_unref(&g);
     *out = g;
     return err;
+}
+
+int tachy_gpu_open(struct tachy_gpu **out, int ordinal, void *stream, const struct tachy_log *log)
+{
+    return open_gpu(out, ordinal, stream, 0, log);
+}
+
+int tachy_gpu_open_first(struct tachy_gpu **out, int ordinal, const struct tachy_log *log)
+{
+    enum { FIRST = -100 }; // smaller goes first; the driver takes the nearest that the device has
+    return open_gpu(out, ordinal, NULL, FIRST, log);
 }
 
 struct tachy_gpu *tachy_gpu_ref(struct tachy_gpu *g)

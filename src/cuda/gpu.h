@@ -17,6 +17,8 @@ struct tachy_gpu {
 // one that is not ordered with the default stream. Failures are logged: TACHY_ERR_UNAVAILABLE (the
 // driver, named), TACHY_ERR_INVAL (no such GPU), TACHY_ERR_EXTERNAL.
 int tachy_gpu_open(struct tachy_gpu **out, int ordinal, void *stream, const struct tachy_log *log);
+// As above with a new stream, whose work goes before other streams' that waits for multiprocessors as well.
+int tachy_gpu_open_first(struct tachy_gpu **out, int ordinal, const struct tachy_log *log);
 struct tachy_gpu *tachy_gpu_ref(struct tachy_gpu *g);
 void tachy_gpu_unref(struct tachy_gpu **g);
 

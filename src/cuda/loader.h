@@ -47,6 +47,8 @@
       (cuda_address * to, cuda_address * from, size_t * bytes, size_t count,                       \
        struct cuda_copy_attributes * attributes, size_t * first_of, size_t nb, cuda_stream stream)) \
     X(stream_create, "cuStreamCreate", (cuda_stream * stream, unsigned flags))                     \
+    X(stream_create_with_priority, "cuStreamCreateWithPriority",                                   \
+      (cuda_stream * stream, unsigned flags, int priority))                                        \
     X(stream_destroy, "cuStreamDestroy_v2", (cuda_stream stream))                                  \
     X(stream_wait, "cuStreamSynchronize", (cuda_stream stream))                                    \
     X(stream_wait_event, "cuStreamWaitEvent",                                                      \

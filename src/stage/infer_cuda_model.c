@@ -30,6 +30,9 @@ static size_t free_on(struct tachy_gpu *g)
 static int open_streams(struct infer_cuda *c)
 {
     const struct task_devices *d = c->devices;
+    const struct tachy_log *log = d->st->task->log;
+    // The next frame waits for what a network in an ordered stage says; for the others there are other frames.
+    const bool awaited = c->infer.st->ops->flags & TACHY_STAGE_ORDERED;
     int err = TACHY_OK;
     for (int i = 0; i < d->nb_ids; i++, c->nb_locks++)
         pthread_mutex_init(&c->device[i].running, NULL);
@@ -37,7 +40,8 @@ static int open_streams(struct infer_cuda *c)
         c->infer.device_id[i] = d->ids[i];
         if (!tachy_engine_takes_stream(c->infer.setup.provider))
             continue;
-        err = tachy_gpu_open(&c->device[i].gpu, d->ids[i], NULL, d->st->task->log);
+        err = awaited ? tachy_gpu_open_first(&c->device[i].gpu, d->ids[i], log)
+                      : tachy_gpu_open(&c->device[i].gpu, d->ids[i], NULL, log);
         if (err < 0)
             break;
         c->device[i].free_before = free_on(c->device[i].gpu);

@@ -21,6 +21,8 @@ struct fake_cuda_counts {
     int waits;                                  // calls that waited, ever
     int gemms;
     int taken_along; // streams, events and allocations that went with their context, ever; see fake_cuda_fail_at()
+    int first;    // streams whose work goes before others', ever
+    int pageable; // copies to a device from memory that is not pinned, beside others on the stream, ever
     _Atomic int calls; // of what is called for each frame: contexts, copies, events, streams' waits
 };
 FAKE_API struct fake_cuda_counts *fake_cuda_count(void);

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -491,6 +492,17 @@ FAKE_API size_t fake_cuda_bytes_at(cuda_address at)
     return bytes;
 }
 
+static void count_pageable(const void *from)
+{
+    const cuda_address at = (cuda_address)(uintptr_t)from;
+    bool pinned = false;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < BLOCKS && !pinned; i++)
+        pinned = blocks[i].at && blocks[i].pinned && at >= blocks[i].at && at < blocks[i].at + blocks[i].bytes;
+    counts.pageable += !pinned;
+    pthread_mutex_unlock(&lock);
+}
+
 static int copy_small(void *to, const void *from, size_t bytes)
 {
     if (!failure && bytes <= SMALL)
@@ -529,6 +541,7 @@ FAKE_API int cuMemcpyHtoDAsync_v2(cuda_address to, const void *from, size_t byte
     MAY_FAIL();
     if (stream && stream->of != now_in())
         return OTHER_CONTEXT;
+    count_pageable(from);
     copy_small((void *)(uintptr_t)to, from, bytes);
     occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
     return failure;
@@ -602,6 +615,8 @@ FAKE_API int cuMemcpy2DAsync_v2(const struct cuda_copy_2d *c, cuda_stream stream
     char *to = c->to_kind == CUDA_MEMORY_DEVICE ? (char *)(uintptr_t)c->to_device : c->to_host;
     if (c->width > c->from_pitch || c->width > c->to_pitch)
         return 1; // CUDA_ERROR_INVALID_VALUE
+    if (c->from_kind != CUDA_MEMORY_DEVICE && c->to_kind == CUDA_MEMORY_DEVICE)
+        count_pageable(from);
     for (size_t y = 0; y < c->height && !failure; y++)
         memcpy(to + y * c->to_pitch, from + y * c->from_pitch, c->width);
     occupy(stream, 2 * (double)(c->width * c->height) / FAKE_COPY_BPS);
@@ -640,6 +655,14 @@ FAKE_API int cuStreamCreate(cuda_stream *stream, unsigned flags)
     counts.streams++;
     pthread_mutex_unlock(&lock);
     return 0;
+}
+
+FAKE_API int cuStreamCreateWithPriority(cuda_stream *stream, unsigned flags, int priority)
+{
+    pthread_mutex_lock(&lock);
+    counts.first += priority < 0;
+    pthread_mutex_unlock(&lock);
+    return cuStreamCreate(stream, flags);
 }
 
 FAKE_API int cuStreamDestroy_v2(cuda_stream stream)
