@@ -206,13 +206,13 @@ int tachy_frame_pool_get(tachy_frame_pool *p, tachy_frame **out)
     return TACHY_OK;
 }
 
-int tachy_frame_pool_get_like(tachy_frame_pool **p, struct tachy_gpu *g, struct tachy_memory *m, const tachy_frame *like,
-                              tachy_frame **out)
+int tachy_frame_pool_get_like(tachy_frame_pool **p, struct tachy_gpu *g, enum tachy_mem mem, struct tachy_memory *m,
+                              const tachy_frame *like, tachy_frame **out)
 {
     *out = NULL;
     if (!*p || (*p)->format != like->format || (*p)->width != like->width || (*p)->height != like->height) {
         tachy_frame_pool_close(p);
-        int err = tachy_frame_pool_open_gpu(p, g, like->format, like->width, like->height);
+        int err = tachy_frame_pool_open_mem(p, g, g ? mem : TACHY_HOST, like->format, like->width, like->height);
         if (err < 0)
             return err;
         tachy_frame_pool_account(*p, m);

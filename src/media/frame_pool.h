@@ -27,10 +27,10 @@ void tachy_frame_pool_account(tachy_frame_pool *p, struct tachy_memory *m);
 // A writable frame (pixels not cleared; pts, id, colour zeroed), new or used before.
 int tachy_frame_pool_get(tachy_frame_pool *p, tachy_frame **out);
 // Returns a frame of the format and size of `like` from *p. If *p is NULL or a pool of other frames, it is replaced by
-// a new pool, on `g` (NULL: the host) and counted in `m` (NULL: not counted). Always pass the same `g` and `m` for one
-// *p.
-int tachy_frame_pool_get_like(tachy_frame_pool **p, struct tachy_gpu *g, struct tachy_memory *m, const tachy_frame *like,
-                              tachy_frame **out);
+// a new pool, in memory `mem` of `g` (NULL: the host's) and counted in `m` (NULL: not counted). Always pass the same three
+// for one *p.
+int tachy_frame_pool_get_like(tachy_frame_pool **p, struct tachy_gpu *g, enum tachy_mem mem, struct tachy_memory *m,
+                              const tachy_frame *like, tachy_frame **out);
 // Frames that have not come back.
 size_t tachy_frame_pool_out(tachy_frame_pool *p);
 

@@ -23,7 +23,7 @@ struct link {
     const struct light_bench *b;
     struct tachy_gpu *gpu;
     tachy_frame_pool *there, *here;
-    tachy_frame *const *from; // the host's, which are only read; NULL: they go to the host
+    bool up; // to the device
     uint64_t until_ns;
     struct link_lane lane[MOST_LANES];
     int opened; // of them
@@ -32,8 +32,8 @@ struct link {
 static int copy(struct link_lane *l, int i, bool wait)
 {
     struct link *k = l->k;
-    const tachy_frame *from = k->from ? k->from[(l->frames + (uint64_t)i) % (uint64_t)k->b->nb_frames] : l->there[i];
-    tachy_frame *to = k->from ? l->there[i] : l->here[i];
+    const tachy_frame *from = k->up ? l->here[i] : l->there[i];
+    tachy_frame *to = k->up ? l->there[i] : l->here[i];
     return tachy_frame_copy_planes(to, from, &k->gpu->device, l->stream, wait, k->b->p->log);
 }
 
@@ -75,7 +75,7 @@ static int open_lane(struct link *k, struct link_lane *l)
     tachy_device_leave(d);
     for (int i = 0; i < PICTURES && err == TACHY_OK; i++) {
         err = tachy_frame_pool_get(k->there, &l->there[i]);
-        if (err == TACHY_OK && !k->from)
+        if (err == TACHY_OK)
             err = tachy_frame_pool_get(k->here, &l->here[i]);
     }
     return err;
@@ -117,12 +117,12 @@ static int measure(struct light_bench *b, struct tachy_gpu *gpu, const tachy_fra
                    struct tachy_light *l)
 {
     enum tachy_resource r = up ? TACHY_RESOURCE_TO_DEVICE : TACHY_RESOURCE_TO_HOST;
-    struct link k = {.b = b, .gpu = gpu, .from = up ? b->frames : NULL};
+    struct link k = {.b = b, .gpu = gpu, .up = up};
     double most = 0;
     int copies = 0;
     int err = tachy_frame_pool_open_mem(&k.there, gpu, TACHY_DEVICE, like->format, like->width, like->height);
-    if (err == TACHY_OK && !up)
-        err = tachy_frame_pool_open_mem(&k.here, gpu, like->mem, like->format, like->width, like->height);
+    if (err == TACHY_OK)
+        err = tachy_frame_pool_open_mem(&k.here, gpu, up ? TACHY_PINNED : like->mem, like->format, like->width, like->height);
     if (err == TACHY_OK)
         err = tachy_side_by_side(&copies, &most, MOST_LANES, NULL, rate_of, &k);
     l->link_copies[r] = TACHY_DEF(copies, l->link_copies[r]);

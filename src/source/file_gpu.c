@@ -348,7 +348,7 @@ static int copy_out(tachy_source *s, struct file_lane *l, const tachy_frame *f, 
 {
     struct tachy_gpu *g = l->device->gpu;
     bool stay = s->params.on_gpu;
-    int err = tachy_frame_pool_get_like(&l->copies, stay ? g : NULL, NULL, f, out);
+    int err = tachy_frame_pool_get_like(&l->copies, stay ? g : NULL, TACHY_DEVICE, NULL, f, out);
     if (err == TACHY_ERR_NOMEM)
         return tachy_fail(s->params.log, err, "%s: there is no memory for another picture of %dx%d "
                           "%s", s->url, f->width, f->height, stay ? "on its GPU" : "");

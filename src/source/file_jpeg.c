@@ -159,7 +159,7 @@ static int take_frames(struct file_lane *l)
         const tachy_frame like = {.format = p->form ? p->form->format : 0, .width = p->head.width, .height = p->head.height};
         if (!p->form)
             continue;
-        err = tachy_frame_pool_get_like(&l->copies, l->device->gpu, NULL, &like, &p->frame);
+        err = tachy_frame_pool_get_like(&l->copies, l->device->gpu, TACHY_DEVICE, NULL, &like, &p->frame);
         if (err == TACHY_ERR_NOMEM || err == TACHY_ERR_INVAL)
             err = TACHY_OK;
     }

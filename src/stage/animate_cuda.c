@@ -59,7 +59,7 @@ static void drop_portraits(struct tachy_stage *st)
 // The host's frame on the device; it is there when this returns.
 static int copy_there(struct device_worker *g, tachy_frame_pool **pool, const tachy_frame *host, tachy_frame **out)
 {
-    int err = tachy_frame_pool_get_like(pool, g->gpu, g->task->memory, host, out);
+    int err = tachy_frame_pool_get_like(pool, g->gpu, TACHY_DEVICE, g->task->memory, host, out);
     if (err == TACHY_OK)
         err = tachy_frame_copy_planes(*out, host, &g->gpu->device, g->stream, true, g->task->log);
     if (err < 0)

@@ -59,7 +59,7 @@ static int fit(const struct pictures *p, const struct task_device *device, struc
         err = tachy_fit_cuda_open(&b->fit, &(struct tachy_fit_cuda_params){.memory = t->devices->memory, .mem = device->mem,
                                                                            .cu = device->gpu->device.cu, .log = t->log});
     if (err == TACHY_OK)
-        err = tachy_frame_pool_get_like(&b->raw, device->gpu, t->devices->memory, host, &raw);
+        err = tachy_frame_pool_get_like(&b->raw, device->gpu, TACHY_DEVICE, t->devices->memory, host, &raw);
     if (err < 0)
         return err;
     cuda_stream stream = b->there->stream; // that of all frames of the device's pools, so of what `raw` is next

@@ -148,6 +148,7 @@ static void worker_close(struct device_worker **worker)
         if (g->part[i])
             g->task->stage[i]->ops->worker_close(g->part[i]);
     tachy_frame_pool_close(&g->uploads);
+    tachy_frame_pool_close(&g->pinned);
     if (in && g->arrived)
         g->cu->event_destroy(g->arrived);
     if (in && g->done)
@@ -355,15 +356,36 @@ int device_come_after(struct device_group *p, cuda_stream from)
     return err;
 }
 
+// A copy of a frame of the host's in pinned memory, laid out as frames there: the driver copies other memory by way of its own,
+// on the calling thread and for one thread at a time. NULL: the frame is pinned, or there is no such memory left.
+static tachy_frame *pinned_copy(struct device_worker *g, const tachy_frame *f)
+{
+    struct tachy_gpu_plane planes[4];
+    tachy_frame *to;
+    if (f->mem != TACHY_HOST || tachy_frame_pool_get_like(&g->pinned, g->gpu, TACHY_PINNED, g->task->memory, f, &to) < 0)
+        return NULL;
+    for (int i = 0, n = tachy_frame_copy_list(to, f, planes); i < n; i++)
+        for (size_t y = 0; y < planes[i].height; y++)
+            memcpy((uint8_t *)planes[i].to + y * planes[i].to_pitch, (const uint8_t *)planes[i].from + y * planes[i].from_pitch,
+                   planes[i].width);
+    return to;
+}
+
 // A frame of the host's, on the device.
 static int upload(struct device_worker *g, const tachy_frame *f, tachy_frame **out)
 {
-    int err = tachy_frame_pool_get_like(&g->uploads, g->gpu, g->task->memory, f, out);
+    int err = tachy_frame_pool_get_like(&g->uploads, g->gpu, TACHY_DEVICE, g->task->memory, f, out);
     if (err < 0)
         return err;
+    tachy_frame *pinned = pinned_copy(g, f);
     device_copies(g);
-    err = tachy_frame_copy_planes(*out, f, &g->gpu->device, g->stream, false, g->task->log);
+    err = tachy_frame_copy_planes(*out, pinned ? pinned : f, &g->gpu->device, g->stream, false, g->task->log);
     device_copies_end(g);
+    if (err == TACHY_OK && pinned)
+        err = device_flight_keep(g->flight, pinned);
+    if (err == TACHY_OK && pinned)
+        err = device_flight_mark(g->flight, NULL);
+    tachy_frame_unref(&pinned);
     if (err < 0)
         tachy_frame_unref(out); // another try must not take it for a copy
     return err;

@@ -78,6 +78,7 @@ struct device_worker {
     cuda_stream stream;
     cuda_event arrived, done; // done: of what the host waits for
     tachy_frame_pool *uploads; // copies of the host's frames
+    tachy_frame_pool *pinned;  // copies on the way there
     struct device_flight *flight; // with frames that the pipeline lets go of while the device reads them
     // Times of the stream's kernels and copies; NULL: there is no profile.
     struct tachy_gpu_timer *kernel_times, *copy_times;

@@ -441,6 +441,25 @@ TEST(a_face_is_followed)
         run(&(struct way){"track", i & 1, i & 2, i & 8, i % 3, 1 + (i / 4) % 2, 1, 20, 1 + (i / 2) % 2, 0});
 }
 
+// The driver copies other memory by way of its own, for one thread at a time.
+TEST(frames_of_the_host_are_copied_from_pinned_memory)
+{
+    const int before = counts()->pageable;
+    run(&(struct way){"detect", true, false, true, 2, 1, 1, 24, 1, 0});
+    run(&(struct way){"track", true, false, true, 2, 1, 1, 24, 1, 0});
+    CHECK(counts()->pageable - before < 24); // 48 frames, and tables of each worker's
+}
+
+// The next frame waits for its networks.
+TEST(a_followed_frame_goes_first)
+{
+    const int before = counts()->first;
+    run(&(struct way){"detect", true, true, true, 2, 1, 1, 8, 1, 0});
+    CHECK_INT(counts()->first - before, 0);
+    run(&(struct way){"track", true, true, true, 2, 1, 1, 8, 1, 0});
+    CHECK_INT(counts()->first - before, 2); // its networks' streams
+}
+
 static int called(const char *name)
 {
     const char *is;
@@ -719,5 +738,6 @@ TEST(cleans)
 }
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(a_detector_on_the_device), TEST_CASE(a_detector_on_the_host),
-          TEST_CASE(a_face_is_followed), TEST_CASE(faces_of_a_frame_go_together), TEST_CASE(faces_have_vectors), TEST_CASE(faces_of_several_frames_go_together), TEST_CASE(a_followed_frame_is_few_calls),
+          TEST_CASE(a_face_is_followed), TEST_CASE(frames_of_the_host_are_copied_from_pinned_memory), TEST_CASE(a_followed_frame_goes_first),
+          TEST_CASE(faces_of_a_frame_go_together), TEST_CASE(faces_have_vectors), TEST_CASE(faces_of_several_frames_go_together), TEST_CASE(a_followed_frame_is_few_calls),
           TEST_CASE(turns_stay_with_a_worker), TEST_CASE(what_is_done_is_not_slept_for), TEST_CASE(a_call_that_fails_leaves_nothing_behind), TEST_CASE(the_light_ratio_knows_all_steps), TEST_CASE(cleans))
