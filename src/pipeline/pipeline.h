@@ -92,6 +92,7 @@ struct pipeline_bind {
 struct pipeline_turn {
     int64_t next; // everything below has passed
     bool taken;   // the item there, and maybe some after it, are in the queue or with a worker
+    _Atomic uint64_t busy; // ticks that turns have taken; written by whose turn it is
     struct tachy_prof *prof; // of a span without workers' objects, written by whose turn it is; NULL: the worker's is
 };
 
@@ -402,7 +403,7 @@ double pipeline_work_s(struct tachy_pipeline *p);
 // Seconds of copies between host and device so far, of the workers, or with batches of the model's
 // runs, for all streams that share the stream's task and format.
 double pipeline_transfer_s(const tachy_stream *s);
-// Seconds in a stream's ordered spans that have no workers' objects.
+// Seconds that the turns of a stream's busiest ordered span took.
 double pipeline_order_s(const tachy_stream *s);
 
 // Records queues and memory for the profile, 10000 times a second at most. Under `lock`.

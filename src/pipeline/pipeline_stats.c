@@ -108,6 +108,15 @@ static double busy_s(const struct tachy_prof *p)
 
 double pipeline_order_s(const tachy_stream *s)
 {
+    uint64_t most = 0;
+    for (int k = s->first_turn; k < s->nb_spans; k++)
+        most = TACHY_MAX(most, atomic_load(&s->turn[k].busy));
+    return (double)tachy_ticks_ns(most) * 1e-9;
+}
+
+// In ordered spans whose time is counted as no worker's.
+static double own_s(const tachy_stream *s)
+{
     double sum = 0;
     for (int k = s->first_turn; k < s->nb_spans; k++)
         sum += s->turn[k].prof ? busy_s(s->turn[k].prof) : 0;
@@ -123,7 +132,7 @@ double pipeline_work_s(struct tachy_pipeline *p)
     if (p->left)
         sum += busy_s(p->left);
     for (tachy_stream *s = p->streams; s; s = s->next)
-        sum += pipeline_order_s(s);
+        sum += own_s(s);
     pthread_mutex_unlock(&p->list);
     return sum;
 }

@@ -291,8 +291,9 @@ static void run_turn(struct group *g, int i)
     tachy_stream *s = g->s;
     const struct pipeline_span *span = span_of(g);
     struct tachy_item *item = g->item[i];
+    const uint64_t start = tachy_ticks();
     g->prof = TACHY_DEF(s->turn[g->k].prof, g->w->prof);
-    g->begun = tachy_ticks();
+    g->begun = start;
     g->waited = span->own;
     if (g->k == s->first_turn)
         item->anew |= pipeline_breaks_before(s, g->seq[i]);
@@ -306,6 +307,7 @@ static void run_turn(struct group *g, int i)
         run_stages(g, i, 1);
     if (g->err[i] == TACHY_OK && s->after)
         g->err[i] = tell(s, span, item->result.frame_id);
+    atomic_fetch_add_explicit(&s->turn[g->k].busy, tachy_ticks() - start, memory_order_relaxed);
     g->prof = g->w->prof;
 }
 

@@ -11,7 +11,7 @@
 
 enum tachy_step_flag {
     TACHY_STEP_MODEL = 1 << 0,    // runs a network
-    TACHY_STEP_IN_ORDER = 1 << 1, // an ordered stage that has no workers' objects counts here
+    TACHY_STEP_IN_ORDER = 1 << 1, // an ordered stage counts here
 };
 
 enum { TACHY_STEP_DECODE }; // row 0 of each table; "encode" is added by who writes

@@ -29,7 +29,7 @@ struct tachy_verdict_in {
     double held_back_s; // the source's thread waited for room, or had no more to read
     double starved_s;   // the sink's thread waited for a result
     double step_busy_s[TACHY_MAX_STEPS]; // by step, all threads together
-    double order_s;       // of the workers' busy time: what goes frame by frame
+    double order_s;       // of the workers' busy time: what goes frame by frame, in the busiest of such parts
     double pace_s;        // of the source's busy time: it waited for its own clock
     double read_s;        // of the source's busy time: reading the input
     double write_s;       // of the sink's busy time: writing the output

@@ -87,8 +87,8 @@ static bool in_order(const struct tachy_verdict_in *in) { return in->order_s >= 
 static void words_of_one_core(char *t, size_t n, const struct tachy_verdict_in *in)
 {
     if (in_order(in))
-        snprintf(t, n, "Bottleneck: one core. What goes frame by frame took %.0f %% of the time on one of %d cores.",
-                 percent(in->order_s, in->seconds), in->cores);
+        snprintf(t, n, "Bottleneck: frame order. What goes frame by frame took %.0f %% of the time, one worker at a time.",
+                 percent(in->order_s, in->seconds));
     else
         snprintf(t, n, "Bottleneck: one worker. It carries every frame and was busy %.0f %% of the time; there are %d cores.",
                  percent(in->work.busy_s, in->seconds), in->cores);

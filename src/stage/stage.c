@@ -90,8 +90,10 @@ void tachy_task_count(tachy_task *t, struct tachy_rows *steps)
     for (int i = 0; i < t->nb_stages; i++) {
         struct tachy_stage *st = t->stage[i];
         unsigned model = st->flags & TACHY_STAGE_MODEL ? TACHY_STEP_MODEL : 0;
-        unsigned order = tachy_stage_of_nobody(st) ? TACHY_STEP_IN_ORDER : 0;
-        st->step = tachy_rows_add(steps, step_name(st), model | order, st->ops->remedy);
+        if (!tachy_stage_of_nobody(st))
+            st->step = tachy_rows_add(steps, step_name(st), model, st->ops->remedy);
+        if (st->flags & TACHY_STAGE_ORDERED)
+            st->step = tachy_rows_add(steps, step_name(st), model | TACHY_STEP_IN_ORDER, st->ops->remedy);
     }
 }
 

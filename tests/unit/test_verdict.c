@@ -29,6 +29,7 @@ struct costs {
     int transfer_us;   // the null engine copies to and from a device
     int stall_us;      // a page of the model has to be read back, which takes so long
     bool hot;          // the clock is half of what it may be
+    bool recurs;       // the model takes one frame after the other
 };
 
 struct job {
@@ -201,6 +202,7 @@ static int t_model(void *w, struct tachy_item *item, int eye)
         throttle();
     return wait_us(n->c.model_us);
 }
+static int t_recur(void *w, void *state, struct tachy_item *item, int eye) { return t_model(w, item, eye); }
 static int t_postprocess(void *w, struct tachy_item *item, int eye)
 {
     return wait_us(of_worker(w)->c.postprocess_us);
@@ -249,7 +251,9 @@ static void run(const struct job *j, struct tachy_summary *sum)
     tachy_source *source;
     tachy_sink *sink;
     const struct null_task of = {j->costs};
-    tachy_task *t = test_task(&ops, &of, sizeof(of));
+    struct test_steps steps = ops;
+    steps.recur = j->costs.recurs ? t_recur : NULL;
+    tachy_task *t = test_task(&steps, &of, sizeof(of));
     says(CPU0 "cpufreq/scaling_cur_freq", "%lld\n", j->costs.hot ? 1500000 : 3000000);
     setenv("TACHY_SYSROOT", machine.root, 1);
     CHECK_INT(tachy_source_open(&source, tachy_source_params(.url = j->source, .log = &say)), 0);
@@ -441,6 +445,14 @@ TEST(one_core_of_order)
     expect("one-core-busy", &with, &without);
 }
 
+// The model of the next frame waits for the one before, on a GPU for example, and so do all workers.
+TEST(order_of_a_network)
+{
+    struct job with = {.source = quick, .workers = 3, .costs = {.model_us = 9000, .recurs = true}};
+    struct job without = {.source = quick, .workers = 3};
+    expect("one-core-busy", &with, &without);
+}
+
 TEST(busy_cores)
 {
     int cores = tachy_cpu_count();
@@ -467,7 +479,7 @@ int main(void)
         TEST_CASE(preprocess),      TEST_CASE(engine),            TEST_CASE(postprocess),
         TEST_CASE(composite),       TEST_CASE(encode),            TEST_CASE(disk_of_the_output),
         TEST_CASE(memory),          TEST_CASE(short_of_memory),   TEST_CASE(transfer),
-        TEST_CASE(thermal),         TEST_CASE(one_core_of_workers), TEST_CASE(one_core_of_order),
+        TEST_CASE(thermal),         TEST_CASE(one_core_of_workers), TEST_CASE(one_core_of_order), TEST_CASE(order_of_a_network),
         TEST_CASE(busy_cores),      TEST_CASE(batch_too_small),
     };
     if (!machine_open())
