@@ -208,6 +208,7 @@ static const struct known known[] = {
      .held = 0.01, .starved = 0.9, .pace = 0.9, .cpu = 0.4, .name = "source-rate", .not = "-"},
     {"one worker", .work = {1, 9.9, 9.8, 0}, .step = TEST_STEP_MODEL, .cpu = 12, .name = "one-core-busy", .has = "(--workers 4)"},
     {"one frame after the other", .work = {4, 9.9, 9.8, 0}, .order = 9.5, .cpu = 12, .name = "one-core-busy"},
+    {"the same, most workers idle", .work = {16, 24, 12, 0}, .held = 6.8, .starved = 9.6, .order = 9.7, .cpu = 20, .name = "one-core-busy"},
 };
 
 static struct tachy_verdict_in figures_of(const struct known *k)
