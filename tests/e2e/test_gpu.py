@@ -76,6 +76,22 @@ class Gpu(Case):
         self.assertIn("`pip download onnxruntime-gpu` has it", p.stderr)
         self.assertNotIn("CUDA", run("segment", SPEC, "--device", "cpu", "--provider", "cpu", "-f", "null", "-", env=with_fakes()).stderr)
 
+    def test_tune_tries_the_cpu_and_fp16_where_there_is_a_gpu(self):
+        out = self.tmp / "tune.json"
+        args = ["tune", "--trial-seconds", 0.02, "-q", f"--json={out}", "segment", SAMPLE, "--max-frames", 4, "--mode", "mask", "--workers", 1,
+                "--engine-threads", 1, "--batch", 1, "--decoders", 1, "--model", "selfie", "--performance.frame_skip_enabled=no",
+                "--provider", "cpu", "-f", "null", "-"]
+        self.assertIn("nothing is left to tune", run(*args, env=WITHOUT, check=False).stderr)
+        self.assertIn("nothing is left to tune", run(*args, "--device", "cpu", env=with_fakes(), check=False).stderr)
+        kernels = "this build has no CUDA kernels" not in run("doctor", env=with_fakes(), check=False).stdout
+        p = run(*args, env=with_fakes(XDG_CACHE_HOME=str(self.tmp)), check=kernels)
+        if not kernels:
+            self.assertIn("nothing is left to tune", p.stderr)
+            return
+        tried = {(t["key"], t["value"]): t["why"] for t in json.loads(out.read_text())["tried"]}
+        self.assertEqual(set(tried), {("gpu.device", "cpu"), ("gpu.precision", "fp16")})
+        self.assertIn("precision fp16 needs the model on a GPU", tried["gpu.precision", "fp16"])
+
     def test_networks_of_tasks_with_frames_on_the_host(self):
         # They alone are for the GPU, which this build's kernels take for no real one: then they stay on the CPU, with the same result.
         sam_networks.make(self.tmp, 128)
