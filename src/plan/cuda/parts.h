@@ -300,12 +300,13 @@ int64_t cuda_result_strides(const struct tachy_node *n, int64_t *to);
 // True for a product of two computed matrices, or one that has no form as a convolution.
 bool cuda_is_product(const struct tachy_node *n);
 
-// seen.c: finds the moves (Reshape, Transpose, Slice) whose readers, all products, read what was moved instead. TACHY_ERR_NOMEM.
+// seen.c: finds the moves (Reshape, Transpose, Slice, Expand) whose readers, products and GridSample, read what was moved instead.
+// TACHY_ERR_NOMEM.
 int cuda_find_seen(struct cuda_build *b);
 bool cuda_is_seen_through(const struct cuda_build *b, const struct tachy_node *n); // of a placed value
 // True if the matrices of `v`, which lie in these steps, are evenly apart: one call multiplies them.
 bool cuda_is_one_batch(const struct tachy_value *v, const int64_t *stride);
-struct cuda_seen { // a matrix of a product, or several, within a value
+struct cuda_seen { // a product's matrix, or several, or what is sampled, within a value
     const struct tachy_value *v;
     int64_t offset, stride[TACHY_MAX_RANK]; // elements
     bool by_columns;                        // those of a column are adjacent, not those of a row
@@ -348,7 +349,7 @@ int cuda_copy_output(struct cuda_build *b, const struct tachy_value *v, int i);
 const char *cuda_refuses(const struct tachy_node *n);
 tachy_plan_pass_fn cuda_bytes; // bytes along an axis as floats (bytes.c)
 tachy_plan_pass_fn cuda_pixels; // first convolutions of pictures whose channels lie last (pixels.c)
-tachy_plan_pass_fn cuda_single; // convolutions to one channel (single.c)
+tachy_plan_pass_fn cuda_few; // convolutions to few channels (few.c)
 tachy_plan_pass_fn cuda_volumes; // convolutions read the planes of a volume where they lie (volumes.c)
 tachy_plan_pass_fn cuda_patches; // convolutions of windows side by side as products (patches.c)
 tachy_plan_pass_fn cuda_rows; // where rows are turned (rows.c)
