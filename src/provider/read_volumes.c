@@ -128,8 +128,14 @@ static bool taps_of(const struct window *k, bool transposed, struct taps *t)
 }
 
 // A convolution of few channels: what each plane adds to every plane that sees it, as more channels of one convolution,
-// then their sum. Kernels compute blocks of channels, and planes are read once and not once per tap.
-enum { FEW_CHANNELS = 128 };
+// then their sum. Kernels compute blocks of channels, and planes are read once and not once per tap. A GPU reads planes in place
+// (plan/cuda/volumes.c): there more sums than a block pay only beside many more channels that are read.
+enum { BLOCK = 64, FEW_CHANNELS = 128 };
+
+static bool sums_pay(const struct reader_node *n, int64_t sums, int64_t channels)
+{
+    return sums <= BLOCK || (sums <= FEW_CHANNELS && (2 * sums <= channels || n->r->backend != &tachy_plan_cuda));
+}
 
 // A bias for the first of `taps`, zeros for the others, as the convolution's. NULL: no memory.
 static struct tachy_value *first_bias(struct reader_node *n, const struct tachy_value *bias, int taps)
@@ -180,7 +186,7 @@ const char *reader_volume_conv(struct reader_node *n, const struct tachy_plan_at
     if (!taps_of(k, transposed, &t) || c % groups || c < 1 || (transposed && k->stride[0] < 1) ||
         n->in[1]->shape[0] % groups || (n->in[1]->dtype != TACHY_F32))
         return READER_ATTRIBUTE;
-    if (!transposed && groups == 1 && t.n > 1 && t.step == 1 && y->shape[1] <= c && t.n * y->shape[1] <= FEW_CHANNELS)
+    if (!transposed && groups == 1 && t.n > 1 && t.step == 1 && y->shape[1] <= c && sums_pay(n, t.n * y->shape[1], c))
         return summed_conv(n, a, &t);
     struct tachy_value *x = channels_last(n);
     if (transposed)

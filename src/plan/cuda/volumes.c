@@ -5,7 +5,8 @@
 // Convolutions of a volume. The front end has put the planes that a window sees side by side as channels of pictures
 // (provider/read_volumes.c): three times the volume, or more, that was copied only to be read once. Here the convolution reads each
 // plane where it lies. What lies between such convolutions becomes pictures as well, so that pixels may end in more than their
-// channels, as tensor cores want them.
+// channels, as tensor cores want them: volumes side by side, and moves to a volume and back. A volume that is added to what a
+// convolution made becomes its added input.
 
 enum { VOLUME = 5, LEAST = 32 }; // [1][planes][h][w][c]; fewer channels would fill the steps of tensor cores badly
 
@@ -45,11 +46,21 @@ static struct tachy_value *pictures(struct tachy_graph *g, struct tachy_node *be
     return made(g, before, TACHY_OP_TRANSPOSE, &a, four, 4, first);
 }
 
+// Pictures as one volume with its channels last.
+static struct tachy_value *volume(struct tachy_graph *g, struct tachy_node *before, struct tachy_value *p, const struct tachy_value *like)
+{
+    const int64_t *s = like->shape, last[] = {s[1], s[2], s[3], s[4]};
+    struct tachy_plan_attr a = {.perm = {0}};
+    memcpy(a.perm, to_last, sizeof(to_last));
+    struct tachy_value *rows = made(g, before, TACHY_OP_TRANSPOSE, &a, p, 4, last);
+    return made(g, before, TACHY_OP_RESHAPE, &(struct tachy_plan_attr){.perm = {0}}, rows, VOLUME, s);
+}
+
 // Volumes side by side, by their channels: pictures side by side.
 static int join(struct tachy_graph *g, struct tachy_node *n)
 {
     const struct tachy_value *y = n->out;
-    const int64_t *s = y->shape, last[] = {s[1], s[2], s[3], s[4]}, first[] = {s[1], s[4], s[2], s[3]};
+    const int64_t *s = y->shape, first[] = {s[1], s[4], s[2], s[3]};
     struct tachy_plan_attr a = {.axis = 1};
     for (int i = 0; i < n->nb_in; i++) {
         struct tachy_value *p = pictures(g, n, n->in[i]);
@@ -60,9 +71,7 @@ static int join(struct tachy_graph *g, struct tachy_node *n)
     struct tachy_value *all = tachy_graph_value(g, NULL, y->dtype, 4, first);
     if (!all || !tachy_graph_node(g, n, TACHY_OP_CONCAT, n->name, &a, n->in, n->nb_in, all))
         return TACHY_ERR_NOMEM;
-    memcpy(a.perm, to_last, sizeof(to_last));
-    struct tachy_value *back = made(g, n, TACHY_OP_TRANSPOSE, &a, all, 4, last);
-    back = made(g, n, TACHY_OP_RESHAPE, &(struct tachy_plan_attr){.perm = {0}}, back, VOLUME, s);
+    struct tachy_value *back = volume(g, n, all, y);
     if (!back)
         return TACHY_ERR_NOMEM;
     pass_rewritten(g, n, back);
@@ -167,6 +176,71 @@ static int read_flat(struct tachy_graph *g, struct tachy_node *n, const struct f
     return read_planes(g, n, f);
 }
 
+// Pictures of a volume that was made of the same pictures.
+static struct tachy_value *same_pictures(const struct tachy_graph *g, const struct tachy_node *n)
+{
+    const struct tachy_value *rows = n->out->rank == 4 && !pass_is_output(g, n->out) && is_move(n->out, TACHY_OP_TRANSPOSE, to_first) ? n->in[0] : NULL;
+    const struct tachy_value *v = rows && rows->rank == 4 && is_move(rows, TACHY_OP_RESHAPE, NULL) ? rows->made_by->in[0] : NULL;
+    struct tachy_value *p = v && v->rank == VOLUME && v->shape[0] == 1 ? made_of(v) : NULL;
+    return p && p->dtype == n->out->dtype && tachy_value_same_shape(p, n->out) ? p : NULL;
+}
+
+// The convolution whose pictures, as a volume, are input `i` of a sum and of nothing else.
+static struct tachy_node *summed(const struct tachy_node *n, int i)
+{
+    struct tachy_node *back = n->op == TACHY_OP_BINARY && n->attr.binary == TACHY_PLAN_ADD && n->out->rank == VOLUME &&
+                              made_of(n->in[i]) ? pass_maker(n->in[i], n) : NULL;
+    struct tachy_node *rows = back ? pass_maker(back->in[0], back) : NULL, *conv = rows ? pass_maker(rows->in[0], rows) : NULL;
+    const struct tachy_value *other = n->in[1 - i];
+    return conv && conv->op == TACHY_OP_CONV && !pass_input(conv, 3) && !conv->attr.act.act && !other->data &&
+           tachy_value_same_shape(other, n->out) && tachy_value_same_shape(n->in[i], n->out) ? conv : NULL;
+}
+
+// The convolution adds the other volume itself, at the place of the sum, where that is ready.
+static int sum(struct tachy_graph *g, struct tachy_node *n, int i)
+{
+    const struct tachy_node *conv = summed(n, i);
+    struct tachy_value *in[6] = {NULL};
+    struct tachy_plan_attr a = conv->attr;
+    memcpy(in, conv->in, sizeof(*in) * (size_t)conv->nb_in);
+    in[3] = pictures(g, n, n->in[1 - i]);
+    a.act = n->attr.act;
+    struct tachy_value *y = in[3] ? tachy_graph_value(g, NULL, conv->out->dtype, 4, conv->out->shape) : NULL;
+    if (!y || !tachy_graph_node(g, n, TACHY_OP_CONV, conv->name, &a, in, TACHY_MAX(conv->nb_in, 4), y))
+        return TACHY_ERR_NOMEM;
+    struct tachy_value *to = volume(g, n, y, n->out);
+    if (!to)
+        return TACHY_ERR_NOMEM;
+    pass_rewritten(g, n, to);
+    return TACHY_OK;
+}
+
+static bool is_before(const struct tachy_node *a, const struct tachy_node *b)
+{
+    while (a && a != b)
+        a = a->next;
+    return a;
+}
+
+// GridSample reads a volume that lies there with its channels last as well, since some convolution reads it so, as that one turned back:
+// a position's channels are adjacent (seen.c).
+static int sample_last(struct tachy_graph *g, struct tachy_node *n)
+{
+    static const int last[] = {0, 2, 3, 4, 1};
+    struct tachy_value *x = n->in[0];
+    const struct tachy_plan_attr back = {.perm = {0, 4, 1, 2, 3}};
+    for (const struct tachy_use *u = x->used; u && !x->data; u = u->next) {
+        struct tachy_node *t = u->by;
+        if (t->op != TACHY_OP_TRANSPOSE || memcmp(t->attr.perm, last, sizeof(last)) || !is_before(t, n))
+            continue;
+        struct tachy_value *to = made(g, n, TACHY_OP_TRANSPOSE, &back, t->out, VOLUME, x->shape);
+        if (to)
+            tachy_node_set_input(n, 0, to);
+        return to ? TACHY_OK : TACHY_ERR_NOMEM;
+    }
+    return TACHY_OK;
+}
+
 static bool joins_pictures(const struct tachy_node *n)
 {
     bool any = false;
@@ -187,6 +261,12 @@ int cuda_volumes(struct tachy_graph *g)
             err = read_planes(g, n, &f);
         else if (find_flat(n, &f))
             err = read_flat(g, n, &f);
+        else if (same_pictures(g, n))
+            pass_rewritten(g, n, same_pictures(g, n));
+        else if (n->op == TACHY_OP_GRID_SAMPLE && n->in[0]->rank == VOLUME)
+            err = sample_last(g, n);
+        else if (n->op == TACHY_OP_BINARY && (summed(n, 1) || summed(n, 0)))
+            err = sum(g, n, summed(n, 1) ? 1 : 0);
     }
     return err < 0 ? err : tachy_plan_dead(g);
 }
