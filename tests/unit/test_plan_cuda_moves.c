@@ -288,7 +288,7 @@ TEST(volumes_stay_turned)
     int planes = 0, narrow = 0;
     for (const struct tachy_node *n = g->first; n; n = n->next) {
         planes += n->op == TACHY_OP_CONV && n->attr.conv.planes > 1;
-        narrow += n->op == TACHY_OP_CONV && n->attr.conv.groups == 1 && n->out->shape[1] == 1;
+        narrow += n->op == TACHY_OP_CONV && n->out->shape[1] == 1 && n->in[0]->shape[1] > 64;
     }
     CHECK_INT(planes, 4);
     CHECK_INT(narrow, 0);
@@ -296,5 +296,69 @@ TEST(volumes_stay_turned)
     tachy_plan_close(&p);
     tachy_graph_close(&g);
 }
-TEST_MAIN(TEST_CASE(attention_in_place), TEST_CASE(transformer_layer), TEST_CASE(products_of_moved_parts),
+// Two layers around which a volume is added, then two samplings: of what they made, and of few channels that are repeated.
+static void sampled(void)
+{
+    begin();
+    struct tachy_value *x = input(5, SHAPE(1, 32, 4, 6, 8)), *y = volume_conv(unary(TACHY_PLAN_RELU, volume_conv(x, 32)), 32), *few, *z;
+    y = binary(TACHY_PLAN_ADD, y, x);
+    few = turn(turn(y, 5, (int[]){0, 2, 3, 4, 1}), 5, (int[]){0, 4, 1, 2, 3});
+    few = make(TACHY_OP_SLICE, (struct tachy_plan_attr){.slice = {{0}, {1, 1, 1, 1, 1}}}, VALUE(1, 4, 4, 6, 8), few, NULL, NULL);
+    few = make(TACHY_OP_EXPAND, (struct tachy_plan_attr){0}, VALUE(3, 4, 4, 6, 8), few, NULL, NULL);
+    z = make(TACHY_OP_GRID_SAMPLE, (struct tachy_plan_attr){0}, VALUE(3, 4, 2, 5, 7), few, NUMBERS(3, 2, 5, 7, 3), NULL);
+    y = make(TACHY_OP_GRID_SAMPLE, (struct tachy_plan_attr){0}, VALUE(1, 32, 2, 5, 7), y, NUMBERS(1, 2, 5, 7, 3), NULL);
+    tachy_graph_add_output(g, make(TACHY_OP_CONCAT, (struct tachy_plan_attr){.axis = 1}, VALUE(1, 44, 2, 5, 7), y, reshape(z, 5, SHAPE(1, 12, 2, 5, 7)), NULL));
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+TEST(volumes_sampled_where_they_lie)
+{
+    const int64_t n = 44 * 2 * 5 * 7;
+    float *want = expected(sampled), *single = on_gpu(sampled, TACHY_PLAN_FP32), *half = on_gpu(sampled, TACHY_PLAN_FP16);
+    CHECK(off(single, want, n) < 5e-6);
+    CHECK(off(half, want, n) < 5e-3);
+    free(want);
+    free(single);
+    free(half);
+    sampled();
+    struct tachy_plan *p = opened(&(struct tachy_plan_params){.precision = TACHY_PLAN_FP16, .kernels = &host_kernels});
+    CHECK_INT(steps_called(p, "Binary") + steps_called(p, "Expand") + steps_called(p, "Slice"), 0);
+    CHECK_INT(steps_called(p, "Transpose"), 1); // of the input
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+
+// Kernels of many taps to few channels: all columns of a row, some of them, and all taps, in channels of the first convolution.
+static void few(void)
+{
+    begin();
+    struct tachy_value *x = input(4, SHAPE(2, 40, 9, 11)), *y = conv(x, 3, 7, true);
+    struct tachy_plan_attr wide = {.conv = {{5, 6}, {1, 1}, {1, 1}, {1, 4, 3, 2}, 1, {0, 0}, 0, 0}, .act = {TACHY_PLAN_RELU, 0, 0}};
+    struct tachy_value *z = make(TACHY_OP_CONV, wide, VALUE(2, 20, 9, 12), x, NUMBERS(20, 40, 5, 6), NUMBERS(20));
+    y = binary(TACHY_PLAN_ADD, y, make(TACHY_OP_SLICE, (struct tachy_plan_attr){.slice = {{0}, {1, 1, 1, 1}}}, VALUE(2, 3, 9, 11), z, NULL, NULL));
+    tachy_graph_add_output(g, binary(TACHY_PLAN_MUL, y, unary(TACHY_PLAN_SIGMOID, conv(x, 1, 5, true))));
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+TEST(few_channels)
+{
+    const int64_t n = 2 * 3 * 9 * 11;
+    float *want = expected(few), *single = on_gpu(few, TACHY_PLAN_FP32), *half = on_gpu(few, TACHY_PLAN_FP16);
+    CHECK(off(single, want, n) < 5e-6);
+    CHECK(off(half, want, n) < 5e-3);
+    free(want);
+    free(single);
+    free(half);
+    few();
+    struct tachy_plan *p = opened(&(struct tachy_plan_params){.precision = TACHY_PLAN_FP16, .kernels = &host_kernels});
+    int taps = 0;
+    for (const struct tachy_node *c = g->first; c; c = c->next)
+        taps += c->op == TACHY_OP_CONV ? c->attr.conv.kernel[0] * c->attr.conv.kernel[1] : 0;
+    CHECK_INT(taps, 7 + 7 + 5 * 2 + 3 + 1 * 5 + 5);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+
+TEST_MAIN(TEST_CASE(few_channels), TEST_CASE(volumes_sampled_where_they_lie),
+          TEST_CASE(attention_in_place), TEST_CASE(transformer_layer), TEST_CASE(products_of_moved_parts),
           TEST_CASE(volumes_stay_turned))

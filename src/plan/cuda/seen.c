@@ -3,8 +3,9 @@
 
 #include <stdlib.h>
 
-// Products of two computed matrices read through moves: what Reshape, Transpose and Slice would copy is read where it was
-// computed (queries, keys and values of attention within one product's result), if every reader can do so.
+// Products of two computed matrices, and GridSample, read through moves: what Reshape, Transpose and Slice would copy is read where it
+// was computed (queries, keys and values of attention within one product's result), if every reader can do so. GridSample also reads
+// what Expand would repeat.
 
 enum { FACTORS = 4, MOST_MOVES = 16 }; // in a row
 struct factor {
@@ -13,6 +14,7 @@ struct factor {
 struct sight { // a value's elements within another one's: each dimension as its parts, the outermost first
     int rank;
     int64_t offset;
+    bool repeats; // elements
     struct {
         int n; // 0: a dimension of one element
         struct factor f[FACTORS];
@@ -46,7 +48,7 @@ static struct sight dense(const struct tachy_value *v)
 static bool reshape(struct sight *s, const struct tachy_value *to)
 {
     struct factor left[TACHY_MAX_RANK * FACTORS];
-    struct sight r = {.rank = to->rank, .offset = s->offset};
+    struct sight r = {.rank = to->rank, .offset = s->offset, .repeats = s->repeats};
     int n = 0, at = 0;
     for (int d = 0; d < s->rank; d++)
         for (int i = 0; i < s->dim[d].n; i++)
@@ -80,6 +82,15 @@ static bool slice(struct sight *s, const struct tachy_node *n)
     return true;
 }
 
+static bool expand(struct sight *s, const struct tachy_node *n)
+{
+    s->repeats = true;
+    for (int d = 0; d < s->rank; d++)
+        if (n->out->shape[d] != n->in[0]->shape[d])
+            add_factor(s, d, n->out->shape[d], 0);
+    return n->out->rank == n->in[0]->rank;
+}
+
 static bool apply(struct sight *s, const struct tachy_node *n)
 {
     struct sight from = *s;
@@ -87,6 +98,8 @@ static bool apply(struct sight *s, const struct tachy_node *n)
         return reshape(s, n->out);
     if (n->op == TACHY_OP_SLICE)
         return slice(s, n);
+    if (n->op == TACHY_OP_EXPAND)
+        return expand(s, n);
     for (int d = 0; d < s->rank; d++)
         s->dim[d] = from.dim[n->attr.perm[d]];
     return true;
@@ -134,7 +147,7 @@ static bool product_reads(const struct tachy_node *by, const struct tachy_value 
 static bool is_move(const struct tachy_node *n)
 {
     const struct tachy_value *x = n->nb_in ? n->in[0] : NULL;
-    return (n->op == TACHY_OP_RESHAPE || n->op == TACHY_OP_TRANSPOSE || n->op == TACHY_OP_SLICE) && !x->data && !x->nhwc && !n->out->nhwc &&
+    return (n->op == TACHY_OP_RESHAPE || n->op == TACHY_OP_TRANSPOSE || n->op == TACHY_OP_SLICE || n->op == TACHY_OP_EXPAND) && !x->data && !x->nhwc && !n->out->nhwc &&
            x->dtype == n->out->dtype && tachy_value_elements(n->out) > 0;
 }
 
@@ -149,10 +162,13 @@ static bool reads(const struct cuda_build *b, const struct tachy_node *n, struct
         return false;
     for (const struct tachy_use *u = v->used; u; u = u->next, uses++) {
         const struct tachy_node *by = u->by;
-        if (by->op != TACHY_OP_MATMUL) {
+        if (by->op == TACHY_OP_GRID_SAMPLE) {
+            if (u != by->use || by->out->dtype != v->dtype || !strides_of(&s, v, stride))
+                return false;
+        } else if (by->op != TACHY_OP_MATMUL) {
             if (!b->through[by->out->id] || !reads(b, by, s, moves - 1))
                 return false;
-        } else if (u - by->use > 1 || !cuda_is_product(by) || by->out->dtype != v->dtype || v->rank < 2 || !strides_of(&s, v, stride) ||
+        } else if (s.repeats || u - by->use > 1 || !cuda_is_product(by) || by->out->dtype != v->dtype || v->rank < 2 || !strides_of(&s, v, stride) ||
                    !product_reads(by, v, stride))
             return false;
     }

@@ -185,11 +185,15 @@ int cuda_steps_grid(struct cuda_build *b, const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0], *grid = n->in[1], *y = n->out;
     struct lattice from = lattice_of(b, x), to = lattice_of(b, y);
+    const struct cuda_seen seen = cuda_look(b, x);
+    const bool through = seen.v != x;
     struct cuda_step *s = cuda_step(b, CUDA_GRID_SAMPLE);
     if (!s)
         return TACHY_ERR_NOMEM;
     if (grid->dtype != TACHY_F32)
         return TACHY_ERR_UNSUPPORTED;
+    if (through)
+        memcpy(from.step, seen.stride, sizeof(from.step));
     struct tachy_cuda_grid_sample *g = &s->a.grid_sample;
     struct tachy_grid_axis axis = plan_grid_axis(n, 0);
     *g = (struct tachy_cuda_grid_sample){
@@ -202,7 +206,9 @@ int cuda_steps_grid(struct cuda_build *b, const struct tachy_node *n)
         g->step_src[d] = from.step[x->rank - 1 - d];
         g->step_dst[d] = to.step[y->rank - 1 - d];
     }
-    return floats_at(b, x, y->dtype, &g->src) && floats_at(b, y, y->dtype, &g->dst) && floats_at(b, grid, TACHY_F32, &g->grid)
+    if (through)
+        g->src = cuda_seen_at(b, &seen);
+    return (through || floats_at(b, x, y->dtype, &g->src)) && floats_at(b, y, y->dtype, &g->dst) && floats_at(b, grid, TACHY_F32, &g->grid)
                ? TACHY_OK
                : TACHY_ERR_NOMEM;
 }
