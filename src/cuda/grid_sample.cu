@@ -2,8 +2,10 @@
 #include "cuda/values.cuh"
 
 // Channels first: a thread has one output position and SLICE channels of it, so that neighbours write
-// side by side. Channels last: a thread has one position and 16 bytes of channels.
+// side by side. Channels last: a thread has one position and 16 bytes of channels. TURNED: channels are last in the input
+// alone, and a thread reads N of them at once.
 enum { THREADS = 256, SLICE = 8 };
+enum form { FIRST, LAST, TURNED };
 
 __device__ static float reflect(float v, float low, float high)
 {
@@ -67,13 +69,23 @@ template <int TAPS> __device__ static place<TAPS> axis(const tachy_cuda_grid_sam
     return to;
 }
 
-template <typename T, int DIMS, bool LAST, int TAPS>
+template <typename T, int N, int CORNERS>
+__device__ static inline void add_up(float (&sum)[N], const T *src, const int64_t (&from)[CORNERS], const float (&weight)[CORNERS])
+{
+    for (int c = 0; c < CORNERS; c++) {
+        pack<T, N> in = *reinterpret_cast<const pack<T, N> *>(src + from[c]);
+        for (int k = 0; k < N; k++)
+            sum[k] += weight[c] != 0 ? weight[c] * value(in.v[k]) : 0.0f;
+    }
+}
+
+template <typename T, int DIMS, form FORM, int TAPS, int N>
 __global__ void __launch_bounds__(THREADS) grid_sample(tachy_cuda_grid_sample p, int64_t positions, int slices)
 {
-    const int N = LAST ? 16 / sizeof(T) : SLICE, CORNERS = TAPS * TAPS * (DIMS == 3 ? TAPS : 1);
+    const int CORNERS = TAPS * TAPS * (DIMS == 3 ? TAPS : 1);
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    int slice = LAST ? (int)(i % slices) : blockIdx.y;
-    int64_t position = LAST ? i / slices : i;
+    int slice = FORM == LAST ? (int)(i % slices) : blockIdx.y;
+    int64_t position = FORM == LAST ? i / slices : i;
     if (position >= positions)
         return;
     int to[3] = {(int)(position % p.out[0]), (int)(position / p.out[0] % p.out[1]),
@@ -99,15 +111,18 @@ __global__ void __launch_bounds__(THREADS) grid_sample(tachy_cuda_grid_sample p,
     int first = slice * N, end = min(first + N, p.channels);
     const T *src = at<const T>(p.src);
     T *out = at<T>(p.dst) + dst;
-    if (LAST && end - first == N && p.channels % N == 0 && (p.src | p.dst) % 16 == 0 &&
+    if constexpr (FORM == TURNED) {
+        float sum[N] = {0};
+        add_up<T, N, CORNERS>(sum, src + first, from, weight);
+        for (int k = 0; k < N; k++)
+            store(out + (first + k) * p.chan_dst, sum[k], 0);
+        return;
+    }
+    if (FORM == LAST && end - first == N && p.channels % N == 0 && (p.src | p.dst) % 16 == 0 &&
         (p.next_src | p.next_dst | p.step_src[0] | p.step_src[1] | p.step_dst[0] | p.step_dst[1] |
          (DIMS == 3 ? p.step_src[2] | p.step_dst[2] : 0)) % N == 0) {
         float sum[N] = {0};
-        for (int c = 0; c < CORNERS; c++) {
-            pack<T, N> in = *reinterpret_cast<const pack<T, N> *>(src + from[c] + first);
-            for (int k = 0; k < N; k++)
-                sum[k] += weight[c] != 0 ? weight[c] * value(in.v[k]) : 0.0f;
-        }
+        add_up<T, N, CORNERS>(sum, src + first, from, weight);
         pack<T, N> result;
         for (int k = 0; k < N; k++)
             store(&result.v[k], sum[k], 0);
@@ -123,20 +138,37 @@ __global__ void __launch_bounds__(THREADS) grid_sample(tachy_cuda_grid_sample p,
     }
 }
 
-template <typename T, int DIMS, int TAPS> static int launch(const tachy_cuda_grid_sample *a, cuda_stream stream)
+template <typename T, int DIMS, form FORM, int TAPS, int N> static int launch_by(const tachy_cuda_grid_sample *a, cuda_stream stream)
 {
     int64_t positions = (int64_t)a->out[0] * a->out[1] * (DIMS == 3 ? a->out[2] : 1);
-    bool last = a->chan_src == 1 && a->chan_dst == 1;
-    int slices = parts(a->channels, last ? 16 / sizeof(T) : SLICE);
-    int64_t blocks = (positions * (last ? slices : 1) + THREADS - 1) / THREADS;
+    int slices = parts(a->channels, N);
+    int64_t blocks = (positions * (FORM == LAST ? slices : 1) + THREADS - 1) / THREADS;
     if (blocks > INT32_MAX || slices > 65535)
         return cudaErrorInvalidValue;
-    dim3 grid((unsigned)blocks, last ? 1 : slices, a->count);
-    if (last)
-        grid_sample<T, DIMS, true, TAPS><<<grid, THREADS, 0, on(stream)>>>(*a, positions, slices);
-    else
-        grid_sample<T, DIMS, false, TAPS><<<grid, THREADS, 0, on(stream)>>>(*a, positions, slices);
+    dim3 grid((unsigned)blocks, FORM == LAST ? 1 : slices, a->count);
+    grid_sample<T, DIMS, FORM, TAPS, N><<<grid, THREADS, 0, on(stream)>>>(*a, positions, slices);
     return cudaGetLastError();
+}
+
+// True if N channels of the input lie side by side, as one vector.
+template <typename T, int N> static bool reads_vectors(const tachy_cuda_grid_sample *a)
+{
+    return a->chan_src == 1 && a->channels % N == 0 && a->src % (N * sizeof(T)) == 0 &&
+           (a->next_src | a->step_src[0] | a->step_src[1] | (a->dims == 3 ? a->step_src[2] : 0)) % N == 0;
+}
+
+template <typename T, int DIMS, int TAPS> static int launch(const tachy_cuda_grid_sample *a, cuda_stream stream)
+{
+    const int N = 16 / sizeof(T);
+    if (a->chan_src == 1 && a->chan_dst == 1)
+        return launch_by<T, DIMS, LAST, TAPS, N>(a, stream);
+    if constexpr (DIMS == 3) {
+        if (reads_vectors<T, N>(a))
+            return launch_by<T, DIMS, TURNED, TAPS, N>(a, stream);
+        if (reads_vectors<T, 4>(a))
+            return launch_by<T, DIMS, TURNED, TAPS, 4>(a, stream);
+    }
+    return launch_by<T, DIMS, FIRST, TAPS, SLICE>(a, stream);
 }
 
 template <typename T> static int launch_form(const tachy_cuda_grid_sample *a, cuda_stream stream)
