@@ -197,7 +197,7 @@ static void cores(struct check *c, const char *name, conv_fn run, int variants, 
     draw_shape(c, s, 8);
     s->cin = 8 * check_range(c, 1, 12), s->cout = 8 * check_range(c, 1, 12);
     if (large) {
-        s->h = check_range(c, 8, 70), s->w = check_range(c, 8, 70), s->cin = 64 * check_range(c, 1, 4), s->cout = 8 * check_range(c, 1, 70);
+        s->h = check_range(c, 8, 70), s->w = check_range(c, 8, 70), s->cin = 32 * check_range(c, 1, 8), s->cout = 8 * check_range(c, 1, 70);
         int d = check_range(c, 0, 2) ? 1 : check_range(c, 2, 36);
         s->dil_h = s->dil_w = d, s->kh = s->kw = 1 + 2 * check_range(c, 0, 1);
         s->pad_top = s->pad_left = s->pad_bottom = s->pad_right = s->kw / 2 * d;
@@ -684,6 +684,8 @@ static void bench(struct check *c)
         bench_one(c, TACHY_BF16, n, 64, 512, 512, 3, 1, 4, false);
         bench_one(c, TACHY_BF16, n, 64, 512, 2048, 1, 1, 1, true);
     }
+    bench_one(c, TACHY_F16, 16, 64, 32, 32, 3, 1, 1, false); // planes of volumes, and few channels
+    bench_one(c, TACHY_F16, 1, 256, 24, 8, 7, 1, 1, false);
     bench_depthwise(c, 8, 256, 16, 3, 1, 1, false); // MobileNetV3-Large's
     bench_depthwise(c, 8, 256, 64, 3, 2, 1, false);
     bench_depthwise(c, 8, 128, 72, 3, 1, 1, false);

@@ -2,15 +2,15 @@
 #include "cuda/nn/maps.cuh"
 
 // Implicit matrix product by TMA and wgmma. A tile is 128 BLOCKS output pixels (a box of tw x th pixels of tn images)
-// by COLUMNS output channels. For each tap and each 64 input channels one TMA box brings the pixels shifted by the tap
+// by COLUMNS output channels. For each tap and each DEPTH input channels one TMA box brings the pixels shifted by the tap
 // (what is outside is zero) and one the weights, four to eight such steps ahead. Two warpgroups multiply, each half
 // of the pixels; their results go through shared memory and TMA to the output, while the loads of the next tile run.
 // Taps that lie in the padding for a whole tile are left out. Of a volume each tap has a step for each plane. A cluster of SPLIT blocks may share a tile: each takes a
 // part of the steps, the sums meet in shared memory.
-enum { CONSUMERS = 256, THREADS = CONSUMERS + 128, DEPTH = 64, MOST_ORDER = 512, SHARED = 227 * 1024 };
+enum { CONSUMERS = 256, THREADS = CONSUMERS + 128, MOST_ORDER = 512, SHARED = 227 * 1024 };
 
-template <int BLOCKS, int COLUMNS> struct layout { // of shared memory: stages, staging, biases, barriers
-    static constexpr int PIXELS = 128 * BLOCKS, A_BYTES = PIXELS * DEPTH * 2, B_BYTES = COLUMNS * DEPTH * 2;
+template <int BLOCKS, int COLUMNS, int CHANNELS> struct layout { // of shared memory: stages, staging, biases, barriers
+    static constexpr int DEPTH = CHANNELS, PIXELS = 128 * BLOCKS, A_BYTES = PIXELS * DEPTH * 2, B_BYTES = COLUMNS * DEPTH * 2;
     static constexpr int STAGE = A_BYTES + B_BYTES, CHUNK = 64 * 64 * 2, STAGING = 4 * CHUNK; // two chunks a warpgroup
     static constexpr int BIASES = 2 * COLUMNS * (int)sizeof(float), BARRIERS = 256;
     // Swizzled tiles begin at multiples of 1024, as shared memory does after what the system has of it.
@@ -27,7 +27,7 @@ struct work { // of one launch
     int out_h, out_w;
     int tw, th, tn;                 // a tile; powers of two
     int tiles_x, tiles_y, tiles_n, columns; // columns: of COLUMNS channels
-    int tiles, chunks;              // chunks: of 64 input channels
+    int tiles, chunks;              // chunks: of DEPTH input channels
     bool has_add, add_last, ordered;
     int weights_image;              // rows from an image's weights to the next's; 0: all have the same
     int planes, before;             // of a volume, that an image is made of
@@ -88,9 +88,9 @@ __device__ static void produce(const work &w, uint32_t stages, uint32_t full, ui
             barrier_wait(empty + 8 * s, phase);
             uint32_t a = stages + s * L::STAGE, bar = full + 8 * s;
             barrier_expect(bar, L::STAGE);
-            tma_load(a, &w.in, bar, chunk * DEPTH, t.x * w.s.stride_w - w.s.pad_left + q * w.s.dil_w,
+            tma_load(a, &w.in, bar, chunk * L::DEPTH, t.x * w.s.stride_w - w.s.pad_left + q * w.s.dil_w,
                      t.y * w.s.stride_h - w.s.pad_top + r * w.s.dil_h, t.n + plane - w.before);
-            tma_load(a + L::A_BYTES, &w.weights, bar, chunk * DEPTH, (r * w.s.kw + q) * w.planes + plane, t.n * w.weights_image + t.channel);
+            tma_load(a + L::A_BYTES, &w.weights, bar, chunk * L::DEPTH, (r * w.s.kw + q) * w.planes + plane, t.n * w.weights_image + t.channel);
             if (++s == L::STAGES)
                 s = 0, phase ^= 1;
         }
@@ -105,14 +105,14 @@ __device__ static inline void multiply(float (&d)[BLOCKS][N / 2], uint32_t stage
     int before = -1;
     for (int i = 0; i < steps; i++) {
         barrier_wait(full + 8 * s, phase);
-        uint64_t a = tile_descriptor(stages + s * L::STAGE + group * BLOCKS * 64 * DEPTH * 2);
-        uint64_t b = tile_descriptor(stages + s * L::STAGE + L::A_BYTES);
+        uint64_t a = tile_descriptor<L::DEPTH>(stages + s * L::STAGE + group * BLOCKS * 64 * L::DEPTH * 2);
+        uint64_t b = tile_descriptor<L::DEPTH>(stages + s * L::STAGE + L::A_BYTES);
         wgmma_fence();
 #pragma unroll
-        for (int k = 0; k < DEPTH / 16; k++)
+        for (int k = 0; k < L::DEPTH / 16; k++)
 #pragma unroll
             for (int m = 0; m < BLOCKS; m++)
-                wgmma<T>(d[m], a + m * (64 * DEPTH * 2 / 16) + 2 * k, b + 2 * k, i || k);
+                wgmma<T>(d[m], a + m * (64 * L::DEPTH * 2 / 16) + 2 * k, b + 2 * k, i || k);
         wgmma_commit();
         wgmma_wait<1>();
         if (before >= 0 && lane == 0)
@@ -319,10 +319,10 @@ __device__ static void consume(const work &w, uint32_t stages, uint32_t full, ui
 }
 #endif
 
-template <typename T, int BLOCKS, int N, int SPLIT> __global__ void __launch_bounds__(THREADS, 1) conv_tma(const __grid_constant__ work w)
+template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH> __global__ void __launch_bounds__(THREADS, 1) conv_tma(const __grid_constant__ work w)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    typedef layout<BLOCKS, N> L;
+    typedef layout<BLOCKS, N, DEPTH> L;
     extern __shared__ uint8_t raw[];
     uint32_t start = shared_at(raw), stages = (start + 1023) & ~1023u, staging = stages + L::STAGES * L::STAGE;
     uint32_t biases = staging + L::STAGING, full = biases + L::BIASES, empty = full + 8 * L::STAGES, added = empty + 8 * L::STAGES;
@@ -358,11 +358,11 @@ template <typename T, int BLOCKS, int N, int SPLIT> __global__ void __launch_bou
 #endif
 }
 
-// A picture of c channels by boxes of 64 channels and w x h pixels of n images, `sw` and `sh` apart.
-static bool encode_picture(CUtensorMap *map, const tachy_nn_tensor *t, int c, int w, int h, int n, const int box[3], int sw, int sh)
+// A picture of c channels by boxes of `depth` channels and w x h pixels of n images, `sw` and `sh` apart.
+static bool encode_picture(CUtensorMap *map, const tachy_nn_tensor *t, int c, int w, int h, int n, int depth, const int box[3], int sw, int sh)
 {
     int64_t size[4] = {c, w, h, n}, stride[4] = {1, t->pixel, t->row, t->image ? t->image : t->row * h};
-    int boxes[4] = {DEPTH, box[0], box[1], box[2]}, step[4] = {1, sw, sh, 1};
+    int boxes[4] = {depth, box[0], box[1], box[2]}, step[4] = {1, sw, sh, 1};
     return encode(map, t->data, 4, size, stride, boxes, step);
 }
 
@@ -417,9 +417,9 @@ static bool may_split(const work *w, int64_t tiles, int split, int sms)
     return fits;
 }
 
-template <typename T, int BLOCKS, int N, int SPLIT> static int launch(const tachy_nn_conv *a, cuda_stream stream)
+template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH = 64> static int launch(const tachy_nn_conv *a, cuda_stream stream)
 {
-    typedef layout<BLOCKS, N> L;
+    typedef layout<BLOCKS, N, DEPTH> L;
     static_assert(L::STAGES >= 4 && L::BYTES <= SHARED, "shared memory");
     work w;
     w.s = a->shape;
@@ -434,7 +434,8 @@ template <typename T, int BLOCKS, int N, int SPLIT> static int launch(const tach
     w.columns = parts(s->cout, N), w.chunks = parts(s->cin, DEPTH);
     int64_t tiles = (int64_t)w.tiles_x * w.tiles_y * w.tiles_n * w.columns;
     int sms = attribute(cudaDevAttrMultiProcessorCount);
-    if (tiles < 1 || tiles > INT32_MAX / 64 || (SPLIT > 1 && !may_split(&w, tiles, SPLIT, sms)) || (N > 64 && N / 2 >= s->cout))
+    if (tiles < 1 || tiles > INT32_MAX / 64 || (SPLIT > 1 && !may_split(&w, tiles, SPLIT, sms)) || (N > 64 && N / 2 >= s->cout) ||
+        (DEPTH < 64 && w.chunks % 2 == 0)) // 64 channels at a time are as many
         return cudaErrorInvalidValue;
     w.tiles = (int)tiles;
     // Unit that a warpgroup stores at once: 64 pixels of the box, in its order.
@@ -444,12 +445,12 @@ template <typename T, int BLOCKS, int N, int SPLIT> static int launch(const tach
     int64_t size[3] = {s->cin, taps, (int64_t)s->cout * (a->weights_image ? s->n : 1)}, row = (s->cin + 7) / 8 * 8;
     int64_t stride[3] = {1, row, row * taps};
     int rows[3] = {DEPTH, 1, N}, one[3] = {1, 1, 1};
-    if (!encode_picture(&w.in, &a->in, s->cin, s->w, s->h, a->planes > 1 ? a->in_planes : s->n, box, s->stride_w, s->stride_h) ||
+    if (!encode_picture(&w.in, &a->in, s->cin, s->w, s->h, a->planes > 1 ? a->in_planes : s->n, DEPTH, box, s->stride_w, s->stride_h) ||
         !encode(&w.weights, a->weights, 3, size, stride, rows, one) ||
-        !encode_picture(&w.out, &a->out, s->cout, w.out_w, w.out_h, s->n, part, 1, 1) ||
-        !encode_picture(&w.add, w.has_add ? &a->epilogue.add : &a->out, s->cout, w.out_w, w.out_h, s->n, part, 1, 1))
+        !encode_picture(&w.out, &a->out, s->cout, w.out_w, w.out_h, s->n, 64, part, 1, 1) ||
+        !encode_picture(&w.add, w.has_add ? &a->epilogue.add : &a->out, s->cout, w.out_w, w.out_h, s->n, 64, part, 1, 1))
         return cudaErrorInvalidValue;
-    cudaError_t err = cudaFuncSetAttribute(conv_tma<T, BLOCKS, N, SPLIT>, cudaFuncAttributeMaxDynamicSharedMemorySize, L::BYTES);
+    cudaError_t err = cudaFuncSetAttribute(conv_tma<T, BLOCKS, N, SPLIT, DEPTH>, cudaFuncAttributeMaxDynamicSharedMemorySize, L::BYTES);
     if (err != cudaSuccess)
         return taken(err);
     cudaLaunchConfig_t c = {};
@@ -458,7 +459,7 @@ template <typename T, int BLOCKS, int N, int SPLIT> static int launch(const tach
     cluster.val.clusterDim.x = SPLIT, cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
     c.gridDim = dim3((unsigned)least((int)tiles, sms / SPLIT) * SPLIT);
     c.blockDim = dim3(THREADS), c.dynamicSmemBytes = L::BYTES, c.stream = on(stream), c.attrs = &cluster, c.numAttrs = 1;
-    return taken(cudaLaunchKernelEx(&c, conv_tma<T, BLOCKS, N, SPLIT>, w));
+    return taken(cudaLaunchKernelEx(&c, conv_tma<T, BLOCKS, N, SPLIT, DEPTH>, w));
 }
 
 template <typename T> static int launch_variant(const tachy_nn_conv *a, cuda_stream stream)
@@ -466,6 +467,7 @@ template <typename T> static int launch_variant(const tachy_nn_conv *a, cuda_str
     static int (*const variants[TACHY_NN_TMA_VARIANTS])(const tachy_nn_conv *, cuda_stream) = {
         launch<T, 1, 256, 1>, launch<T, 2, 128, 1>, launch<T, 1, 128, 1>, launch<T, 2, 64, 1>, launch<T, 1, 64, 1>,
         launch<T, 1, 256, 2>, launch<T, 1, 256, 4>, launch<T, 1, 128, 2>, launch<T, 2, 128, 2>, launch<T, 2, 128, 4>,
+        launch<T, 2, 64, 1, 32>, launch<T, 1, 64, 1, 32>, launch<T, 2, 128, 1, 32>,
     };
     return variants[a->variant](a, stream);
 }

@@ -74,10 +74,11 @@ __device__ static inline void cluster_put(uint32_t at, uint32_t block, float a, 
                  "r"(block), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
 }
 
-// A tile of rows of 128 bytes, swizzled by 128 bytes, 8 rows apart by 1024.
-__device__ static inline uint64_t tile_descriptor(uint32_t at)
+// A tile of rows of DEPTH 16-bit elements, 64 or 32, swizzled by a row's bytes.
+template <int DEPTH = 64> __device__ static inline uint64_t tile_descriptor(uint32_t at)
 {
-    return (uint64_t)((at & 0x3FFFF) >> 4) | 1ull << 16 | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
+    static_assert(DEPTH == 64 || DEPTH == 32, "a swizzle");
+    return (uint64_t)((at & 0x3FFFF) >> 4) | 1ull << 16 | (uint64_t)(8 * DEPTH * 2 >> 4) << 32 | (DEPTH == 64 ? 1ull : 2ull) << 62;
 }
 __device__ static inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ static inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }

@@ -17,7 +17,7 @@ static encode_fn encoder(void)
 }
 
 // Describes a tensor of 16-bit elements with up to four dimensions, innermost first, from which boxes are fetched: box
-// elements per dimension, step apart. Strides count elements; the innermost is 1.
+// elements per dimension, step apart. Strides count elements; the innermost is 1. Rows of 64 or 32 elements are swizzled.
 static bool encode(CUtensorMap *map, cuda_address data, int rank, const int64_t *size, const int64_t *stride, const int *box, const int *step)
 {
     cuuint64_t sizes[4], strides[3];
@@ -29,6 +29,6 @@ static bool encode(CUtensorMap *map, cuda_address data, int rank, const int64_t 
     }
     encode_fn fn = encoder();
     return fn && fn(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, (cuuint32_t)rank, at<void>(data), sizes, strides, boxes, steps,
-                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                    CU_TENSOR_MAP_INTERLEAVE_NONE, box[0] == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }

@@ -17,14 +17,14 @@ static void add(struct ways *w, enum cuda_conv kernel, int variants)
         w->to[w->n++] = (struct cuda_way){kernel, i};
 }
 
-// Tiles of conv_tma's variants: 128 `blocks` pixels by `columns` channels, shared by `split` blocks of threads. Variants
-// beyond these are asked last.
+// Tiles of conv_tma's variants: 128 `blocks` pixels by `columns` channels, shared by `split` blocks of threads, with `depth` input
+// channels in a step. Variants beyond these are asked last.
 static const struct tma_tile {
-    int blocks, columns, split;
-} tma_tiles[] = {{1, 256, 1}, {2, 128, 1}, {1, 128, 1}, {2, 64, 1}, {1, 64, 1},
-                 {1, 256, 2}, {1, 256, 4}, {1, 128, 2}, {2, 128, 2}, {2, 128, 4}};
+    int blocks, columns, split, depth;
+} tma_tiles[] = {{1, 256, 1, 64}, {2, 128, 1, 64}, {1, 128, 1, 64}, {2, 64, 1, 64},  {1, 64, 1, 64}, {1, 256, 2, 64}, {1, 256, 4, 64},
+                 {1, 128, 2, 64}, {2, 128, 2, 64}, {2, 128, 4, 64}, {2, 64, 1, 32}, {1, 64, 1, 32}, {2, 128, 1, 32}};
 
-// About how long a variant takes, in us: rounds of tiles over the multiprocessors, each as long as its steps of 64
+// About how long a variant takes, in us: rounds of tiles over the multiprocessors, each as long as its steps of `depth`
 // channels take to multiply or to load, whichever is longer. The rates are an H200's for one multiprocessor.
 static double tma_time(const struct tachy_conv_shape *s, int planes, const struct tma_tile *t, int sms)
 {
@@ -33,8 +33,8 @@ static double tma_time(const struct tachy_conv_shape *s, int planes, const struc
     int64_t w = (s->w + s->pad_left + s->pad_right - s->dil_w * (s->kw - 1) - 1) / s->stride_w + 1;
     int64_t pixels = s->n * h * w, rows = 128 * t->blocks;
     int64_t tiles = (pixels + rows - 1) / rows * ((s->cout + t->columns - 1) / t->columns) * t->split;
-    int64_t steps = ((s->cin + 63) / 64 * s->kh * s->kw * planes + t->split - 1) / t->split;
-    double multiply = 2.0 * (double)rows * t->columns * 64 / flops, load = (double)(rows + t->columns) * 64 * 2 / bytes;
+    int64_t steps = ((s->cin + t->depth - 1) / t->depth * s->kh * s->kw * planes + t->split - 1) / t->split;
+    double multiply = 2.0 * (double)rows * t->columns * t->depth / flops, load = (double)(rows + t->columns) * t->depth * 2 / bytes;
     double tile = (double)steps * (TACHY_MAX(multiply, load) + a_step) + a_tile * t->blocks * t->columns / 128;
     return (double)((tiles + sms - 1) / sms) * tile;
 }
