@@ -266,6 +266,8 @@ static void find_cost(const struct bench *b, struct bench_row *r)
     p.threads = 1;
     p.device = "cpu";
     p.precision = NULL;
+    if (b->cuda)
+        p.build_effort = 0; // the CPU's kernels are not used
     int err = tachy_engine_explain(&json, &p, NULL);
     json_t *e = err == TACHY_OK ? json_loads(json, 0, NULL) : NULL;
     if (json_is_true(json_object_get(e, "whole")))
