@@ -278,4 +278,4 @@ class Neural(common.Case):
 
 
 if __name__ == "__main__":
-    common.main()
+    common.main("Neural.test_as_in_onnx_runtime", "Neural.test_cards_that_cannot_be_used")

@@ -306,4 +306,4 @@ class Propagate(common.Case):
 
 
 if __name__ == "__main__":
-    common.main()
+    common.main("Propagate.test_two_things", "Propagate.test_odd_sizes", "Propagate.test_mistakes")

@@ -37,7 +37,7 @@ static struct tachy_value *second(const struct shape *s, struct tachy_value *x)
                                          {s->dilation, s->dilation},
                                          {s->top, s->left, s->bottom, s->right},
                                          s->c,
-                                         {0, 0}}};
+                                         {0, 0}, 0, 0}};
     int64_t h = (x->shape[2] + s->top + s->bottom - (s->high - 1) * s->dilation - 1) / s->step + 1;
     int64_t w = (x->shape[3] + s->left + s->right - (s->wide - 1) * s->dilation - 1) / s->step + 1;
     return make(TACHY_OP_CONV, a, VALUE(s->n, s->c, h, w), x, NUMBERS(s->c, 1, s->high, s->wide), NUMBERS(s->c));
