@@ -120,6 +120,7 @@ static int explain(struct cli *c, const char *model, const char *after, void (*t
     if (err == TACHY_OK) {
         struct tachy_engine_params p = engine_params(c, path, options);
         p.build_effort = 0;
+        p.precision = tachy_settings_str(c->settings, "engine.precision");
         err = tachy_engine_explain(&json, &p, after);
     }
     if (err == TACHY_OK)

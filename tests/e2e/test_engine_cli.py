@@ -213,6 +213,11 @@ class EngineCommand(common.Case):
                 self.assertTrue(least < r[key] < most, (name, key, r[key]))
         self.assertIn("on Fake GPU, fp16", rows["mixed"]["version"])
 
+    def test_why_of_a_precision(self):
+        sizes = [json.loads(engine("why", self.small(), "--device", "cuda", "--precision", p, "--json", env=self.GPU).stdout)["plans"][0]["weights"]
+                 for p in ("fp32", "fp16")]
+        self.assertLess(sizes[1], sizes[0])
+
     def test_build(self):
         """The network is so large that its choice takes longer than reading a file: a shorter one is not stored."""
         args = ["build", self.small(64), "--device", "cuda", "--provider-option", f"store={self.tmp / 'store'}"]
