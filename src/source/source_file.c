@@ -96,7 +96,7 @@ static void describe_geometry(tachy_source *s)
 #else
     p->interlaced = picture->interlaced_frame;
 #endif
-    if (p->interlaced)
+    if (p->interlaced && !s->params.filter)
         tachy_msg(s->params.log, TACHY_LOG_WARN,
                   "%s: its pictures are interlaced and are processed as they are, so the output may show combs: "
                   "deinterlace them with --vf-in yadif",

@@ -52,6 +52,21 @@ class Filters(Case):
         p = self.segment("few.mkv", "--vf-in", "fps=10", "--max-frames", 2, "-c:v", "ffv1")
         self.assertEqual(len(frames(self.tmp / "few.mkv")), 2, p.stderr)
 
+    def test_interlaced_pictures(self):
+        """What the warning recommends gives the pictures that FFmpeg makes."""
+        ffmpeg("-f", "lavfi", "-i", "testsrc2=s=160x96:r=50:d=0.4", "-vf", "tinterlace=interleave_top,setfield=tff", "-c:v", "libx264",
+               "-flags", "+ilme+ildct", self.tmp / "combs.mkv")
+        ffmpeg("-i", self.tmp / "combs.mkv", "-vf", "yadif", "-c:v", "ffv1", self.tmp / "whole.mkv")
+        made, said = {}, {}
+        for name, args in (("combs", ()), ("yadif", ("--vf-in", "yadif")), ("whole", ())):
+            self.clip = self.tmp / ("whole.mkv" if name == "whole" else "combs.mkv")
+            said[name] = self.segment(f"{name}-out.mkv", "--mode", "side-by-side", "-c:v", "ffv1", *args).stderr
+            made[name] = frames(self.tmp / f"{name}-out.mkv")
+        self.assertIn("--vf-in yadif", said["combs"])
+        self.assertNotIn("interlaced", said["yadif"] + said["whole"])
+        self.assertEqual(made["yadif"], made["whole"])
+        self.assertNotEqual(made["combs"], made["whole"])
+
     def test_sound(self):
         def codec(name):
             return next(s for s in ffprobe(self.tmp / name)["streams"] if s["codec_type"] == "audio")["codec_name"]
