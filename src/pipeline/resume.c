@@ -136,6 +136,12 @@ static bool put_settings(json_t *what, json_t *settings)
     return ok;
 }
 
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 // The settings, and the files that they name.
 static int describe_task(const struct tachy_resume *r, json_t *what)
 {
@@ -149,8 +155,10 @@ static int describe_task(const struct tachy_resume *r, json_t *what)
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(files) && err == TACHY_OK; i++)
         err = identify_files(what, settings, files[i]);
     for (int i = 0; t->reads && t->reads[i] && err == TACHY_OK; i++) {
-        const char *slash = strrchr(t->reads[i], '/');
-        err = identify_file(what, slash ? slash + 1 : t->reads[i], 0, t->reads[i]);
+        size_t alike = 0; // files of this name, from other folders, before
+        for (int k = 0; k < i; k++)
+            alike += !strcmp(base_name(t->reads[k]), base_name(t->reads[i]));
+        err = identify_file(what, base_name(t->reads[i]), alike, t->reads[i]);
     }
     json_decref(settings);
     return err;
