@@ -287,4 +287,6 @@ class Segment(Case):
 
 
 models("selfie")
-main()
+main(*(f"Segment.test_{name}" for name in (
+    "untouched_pixels_and_order", "workers_give_the_same_bits", "modes", "json_lines", "sequence_in_and_out", "stereo_eyes_do_not_mix",
+    "a_video_behind_that_stalls_does_not_hold_up_the_end")))
