@@ -117,13 +117,4 @@ static int rewrite(struct tachy_graph *g, struct tachy_node *n)
     return TACHY_OK;
 }
 
-int tachy_plan_deconv(struct tachy_graph *g)
-{
-    int err = TACHY_OK;
-    for (struct tachy_node *n = g->first, *next; n && err == TACHY_OK; n = next) {
-        next = n->next;
-        if (fits(n))
-            err = rewrite(g, n);
-    }
-    return err;
-}
+int tachy_plan_deconv(struct tachy_graph *g) { return pass_each(g, fits, rewrite); }

@@ -26,6 +26,19 @@ static inline void pass_rewritten(struct tachy_graph *g, struct tachy_node *n, s
     tachy_graph_remove(g, n);
 }
 
+// Rewrites each node that fits, until one fails; nodes that rewrite() inserts before its own are not visited.
+static inline int pass_each(struct tachy_graph *g, bool (*fits)(const struct tachy_node *n),
+                            int (*rewrite)(struct tachy_graph *g, struct tachy_node *n))
+{
+    int err = TACHY_OK;
+    for (struct tachy_node *n = g->first, *next; n && err == TACHY_OK; n = next) {
+        next = n->next;
+        if (fits(n))
+            err = rewrite(g, n);
+    }
+    return err;
+}
+
 // Inserts a node before `before` and returns its value. NULL: no memory, or an operand is NULL.
 static inline struct tachy_value *pass_put(struct tachy_graph *g, struct tachy_node *before, enum tachy_plan_op op,
                                            const struct tachy_plan_attr *a, struct tachy_value *const in[], int nb_in, int rank,

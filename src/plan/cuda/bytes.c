@@ -30,14 +30,10 @@ static int rewrite(struct tachy_graph *g, struct tachy_node *n)
     return TACHY_OK;
 }
 
-int cuda_bytes(struct tachy_graph *g)
+static bool fits(const struct tachy_node *n)
 {
-    int err = TACHY_OK;
-    for (struct tachy_node *n = g->first, *next; n && err == TACHY_OK; n = next) {
-        bool along = n->op == TACHY_OP_REDUCE || n->op == TACHY_OP_TOP || n->op == TACHY_OP_ARG;
-        next = n->next;
-        if (along && (n->in[0]->dtype == TACHY_U8 || n->in[0]->dtype == TACHY_I8))
-            err = rewrite(g, n);
-    }
-    return err;
+    bool along = n->op == TACHY_OP_REDUCE || n->op == TACHY_OP_TOP || n->op == TACHY_OP_ARG;
+    return along && (n->in[0]->dtype == TACHY_U8 || n->in[0]->dtype == TACHY_I8);
 }
+
+int cuda_bytes(struct tachy_graph *g) { return pass_each(g, fits, rewrite); }

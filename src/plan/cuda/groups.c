@@ -40,13 +40,6 @@ static int rewrite(struct tachy_graph *g, struct tachy_node *n)
     return TACHY_OK;
 }
 
-int cuda_groups(struct tachy_graph *g)
-{
-    int err = TACHY_OK;
-    for (struct tachy_node *n = g->first, *next; n && err == TACHY_OK; n = next) {
-        next = n->next;
-        if (n->op == TACHY_OP_GROUP_NORM && n->in[1]->data && n->in[2]->data)
-            err = rewrite(g, n);
-    }
-    return err;
-}
+static bool fits(const struct tachy_node *n) { return n->op == TACHY_OP_GROUP_NORM && n->in[1]->data && n->in[2]->data; }
+
+int cuda_groups(struct tachy_graph *g) { return pass_each(g, fits, rewrite); }
