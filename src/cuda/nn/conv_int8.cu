@@ -1,11 +1,11 @@
 #include "cuda/nn/int8.cuh"
+#include "cuda/nn/matrix.cuh"
 
 // Convolution as an implicit product of bytes. A block has M pixels by C channels and takes DEPTH terms at a time through
 // a ring of STAGES buffers, which cp.async fills ahead. A row of a buffer has DEPTH bytes, whose four parts of 16 lie
 // turned by the row, so that ldmatrix meets each bank once. Products are mma.sync.m16n8k32.
 enum { DEPTH = 64, STAGES = 3, THREADS = 256, PART = 16 };
 
-__device__ static inline uint32_t shared_at(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 __device__ static inline int turned(int row, int part) { return row * DEPTH + (part ^ (row >> 1 & 3)) * PART; }
 
 __device__ static inline void copy_part(uint8_t *to, const void *from)
@@ -14,26 +14,7 @@ __device__ static inline void copy_part(uint8_t *to, const void *from)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_at(to)), "l"(from) : "memory");
 #endif
 }
-__device__ static inline void commit()
-{
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-template <int LEFT> __device__ static inline void wait()
-{
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
-#endif
-}
 __device__ static inline void fill_part(uint8_t *to, uint32_t four) { *reinterpret_cast<uint4 *>(to) = make_uint4(four, four, four, four); }
-
-__device__ static inline void matrices(uint32_t (&r)[4], const uint8_t *p)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_at(p)) : "memory");
-}
 
 __device__ static inline void multiply(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
@@ -118,7 +99,7 @@ __device__ static inline void fetch_stage(uint8_t *to, const tachy_nn_conv_int8 
             fill_part(at_part, 0);
     }
     advance(f, s);
-    commit();
+    copy_commit();
 }
 
 // Two adjacent channels of a pixel as numbers: straight to memory.
@@ -184,14 +165,14 @@ __device__ static inline void add_products(int (&sums)[WM / 16][WC / 8][4], cons
         uint32_t x[WM / 16][4], w[WC / 16][4];
 #pragma unroll
         for (int i = 0; i < WM / 16; i++) { // rows 0-7 and 8-15, then the other 16 terms of them
-            matrices(x[i], pixels + turned(row0 + 16 * i + lane % 16, 2 * k + lane / 16));
+            matrices_get(x[i], shared_at(pixels + turned(row0 + 16 * i + lane % 16, 2 * k + lane / 16)));
 #pragma unroll
             for (int j = 0; j < 4; j++)
                 x[i][j] ^= less;
         }
 #pragma unroll
         for (int j = 0; j < WC / 16; j++) // both halves of the terms of channels 0-7, then of 8-15
-            matrices(w[j], filters + turned(column0 + 16 * j + lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2));
+            matrices_get(w[j], shared_at(filters + turned(column0 + 16 * j + lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2)));
 #pragma unroll
         for (int i = 0; i < WM / 16; i++)
 #pragma unroll
@@ -274,19 +255,19 @@ __global__ void __launch_bounds__(THREADS, 2) conv(tachy_nn_conv_int8 a, picture
     for (int step = 1 - STAGES; step < steps; step++) {
         int next = step + STAGES - 1;
         if (step >= 0) {
-            wait<STAGES - 2>();
+            copy_wait<STAGES - 2>();
             __syncthreads();
         }
         if (next < steps)
             fetch_stage<M, C, VECTORS>(buffers + next % STAGES * STAGE, a, f, weights, row_bytes, next * DEPTH, channels);
         else
-            commit();
+            copy_commit();
         if (step >= 0) {
             const uint8_t *pixels = buffers + step % STAGES * STAGE;
             add_products<WM, WC>(sums, pixels, pixels + M * DEPTH, row0, column0, less_128(a));
         }
     }
-    wait<0>();
+    copy_wait<0>();
     __syncthreads(); // the buffers become the result's
     keep_sums<WM, WC>(a, o, sums, buffers, ROW_OUT, first, channel0, row0, column0);
     __syncthreads();
