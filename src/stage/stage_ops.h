@@ -42,7 +42,7 @@ enum {
     TACHY_STAGE_MODEL = 1 << 11,
     // Ordered, but no earlier stage waits for its work: another worker runs it concurrently with them.
     TACHY_STAGE_APART = 1 << 12,
-    // What it makes is text.
+    // Its result is text.
     TACHY_STAGE_TEXT = 1 << 13,
 };
 

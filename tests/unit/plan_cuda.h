@@ -60,7 +60,7 @@ static inline double off(const float *got, const float *want, int64_t n)
     return norm > 0 ? sqrt(error / norm) : 1;
 }
 
-// The same graph on a GPU; freed by the caller.
+// Runs the graph on a GPU and returns its output, which the caller frees.
 static inline float *on_gpu(void (*build)(void), enum tachy_plan_precision precision)
 {
     const struct tachy_plan_params params = {.precision = precision, .kernels = &host_kernels, .deterministic = true};

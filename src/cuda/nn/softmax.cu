@@ -86,7 +86,7 @@ template <int TEAM, float F(float, float)> __device__ static inline float of_tea
     return v;
 }
 
-// What is beyond the row's end is `beyond`.
+// Elements beyond the row's end are `beyond`.
 template <typename T, int V> __device__ static inline void read_row(float (&v)[PIECES][V], const T *p, const team &t, int n, float beyond)
 {
 #pragma unroll

@@ -14,7 +14,7 @@ static bool all_multiply(const struct tachy_value *v)
     return products && products == v->uses;
 }
 
-// What only turns an input of the graph over comes first, so that it stands between no two steps that can be one.
+// Moves Transposes of the graph's inputs to the front, so that none separates two steps that could be one.
 static int turn_inputs_first(struct tachy_graph *g)
 {
     for (struct tachy_node *n = g->first, *next; n; n = next) {

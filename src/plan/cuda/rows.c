@@ -2,9 +2,9 @@
 #include "plan/pass_parts.h"
 
 // Products with constant weights work row by row, so they may run before a Transpose of rows as well as after it. A
-// Transpose in front of a product goes behind it if another move follows there, one behind it goes in front if what it
-// then moves is a Transpose too: moves meet, and become one, or none (seen.c). And a tensor that is added to a product's
-// result becomes the product's fourth input.
+// Transpose before a product moves after it if another move follows the product. One after it moves before it if it then
+// follows a Transpose. Moves that meet become one, or none (seen.c). A tensor that is added to a product's result becomes
+// the product's fourth input.
 
 static bool is_rows(const struct tachy_node *n)
 {

@@ -19,7 +19,7 @@ struct pair { // of transforms
     int64_t taken;         // part of what an inverse transform makes
 };
 
-// What alone uses the node's value, if it is of this kind.
+// The only user of the node's value, if it has this operator; else NULL.
 static struct tachy_node *then(const struct tachy_node *n, enum tachy_plan_op op)
 {
     struct tachy_node *u = n ? tachy_value_user(n->out) : NULL;
