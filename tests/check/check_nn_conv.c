@@ -203,6 +203,8 @@ static void cores(struct check *c, const char *name, conv_fn run, int variants, 
         s->pad_top = s->pad_left = s->pad_bottom = s->pad_right = s->kw / 2 * d;
     }
     make(c, &k, check_range(c, 0, 1) * 8, check_range(c, 0, 1), false);
+    if (k.add.at && check_range(c, 0, 2) == 0)
+        k.a.epilogue.add.image = 0; // one for all images
     struct nn_buffer plain = nn_poison(c, k.out.n, k.a.dtype), mine = k.out;
     if (large && check_range(c, 0, 2) == 0)
         own_weights(c, &k);
@@ -245,6 +247,8 @@ static void stem(struct check *c)
                                    .pad_top = check_range(c, 0, 3), .pad_left = check_range(c, 0, 3), .pad_bottom = check_range(c, 0, 3),
                                    .pad_right = check_range(c, 0, 3), .groups = 1};
     make(c, &k, packed - s->cin, false, true);
+    if (check_range(c, 0, 3) == 0)
+        k.a.epilogue.act = (struct tachy_nn_act){TACHY_ACT_PRELU, .slope = k.slope.at};
     nn_close(c, &k.out);
     int more = (8 - s->cout % 8) % 8;
     k.out = nn_poison(c, nn_elements(s->n, k.out_h, k.out_w, s->cout, more), k.a.dtype);

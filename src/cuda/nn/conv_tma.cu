@@ -28,7 +28,7 @@ struct work { // of one launch
     int tw, th, tn;                 // a tile; powers of two
     int tiles_x, tiles_y, tiles_n, columns; // columns: of COLUMNS channels
     int tiles, chunks;              // chunks: of DEPTH input channels
-    bool has_add, add_last, ordered;
+    bool has_add, add_one, add_last, ordered; // add_one: one image is added to all
     int weights_image;              // rows from an image's weights to the next's; 0: all have the same
     int planes, before;             // of a volume, that an image is made of
     uint16_t order[MOST_ORDER];     // of the tiles in an image, most steps first
@@ -82,9 +82,10 @@ __device__ static void produce(const work &w, uint32_t stages, uint32_t full, ui
     uint32_t phase = 1;
     for (int k = 0, rank; (rank = rank_of(k, cluster, clusters)) < w.tiles; k++) {
         tile t = tile_of(w, rank, columns_each);
-        int steps = t.rows * t.taps_in_row * w.planes * w.chunks, end = (part + 1) * steps / SPLIT;
-        for (int i = part * steps / SPLIT; i < end; i++) {
-            int chunk = i % w.chunks, plane = i / w.chunks % w.planes, tap = i / w.chunks / w.planes, r = t.row0 + tap / t.taps_in_row, q = t.column0 + tap % t.taps_in_row;
+        int steps = t.rows * t.taps_in_row * w.planes * w.chunks, i = part * steps / SPLIT, end = (part + 1) * steps / SPLIT;
+        int chunk = i % w.chunks, plane = i / w.chunks % w.planes, tap = i / w.chunks / w.planes;
+        int r = t.row0 + tap / t.taps_in_row, q = t.column0 + tap % t.taps_in_row;
+        for (; i < end; i++) {
             barrier_wait(empty + 8 * s, phase);
             uint32_t a = stages + s * L::STAGE, bar = full + 8 * s;
             barrier_expect(bar, L::STAGE);
@@ -93,6 +94,11 @@ __device__ static void produce(const work &w, uint32_t stages, uint32_t full, ui
             tma_load(a + L::A_BYTES, &w.weights, bar, chunk * L::DEPTH, (r * w.s.kw + q) * w.planes + plane, t.n * w.weights_image + t.channel);
             if (++s == L::STAGES)
                 s = 0, phase ^= 1;
+            if (++chunk < w.chunks) // no divisions here: this thread alone feeds the tensor cores
+                continue;
+            chunk = 0, plane = plane + 1 < w.planes ? plane + 1 : 0;
+            if (!plane && ++q == t.column0 + t.taps_in_row)
+                q = t.column0, r++;
         }
     }
 }
@@ -140,7 +146,7 @@ __device__ static inline void fetch_added(const work &w, const tile &t, const pl
     uint32_t bar = p.added + 8 * (turn & 1);
     barrier_expect(bar, 64 * 64 * 2);
     tma_load(p.staging + (turn & 1) * (64 * 64 * 2), &w.add, bar, channel, t.x + pixel % w.tw, t.y + pixel / w.tw % w.th,
-             t.n + pixel / w.tw / w.th);
+             w.add_one ? 0 : t.n + pixel / w.tw / w.th);
 }
 
 // Added to d, or returned in `more` if it comes after the activation.
@@ -162,15 +168,20 @@ template <typename T> __device__ static inline void take_added(const work &w, ui
         d[k] += w.add_last ? 0.0f : more[k];
 }
 
-// For a thread's two columns of each eight, from `channel` on. A loop, because unrolled it would be most of the kernel.
-__device__ __noinline__ static void activate_seldom(const tachy_nn_act &act, float (&d)[32], int channel, int channels)
+// A loop, because unrolled it would be most of the kernel.
+__device__ __noinline__ static void activate_seldom(const tachy_nn_act &act, float (&d)[32])
 {
-    for (int k = 0; k < 32; k++) {
-        int c = channel + k / 4 * 8 + k % 2;
-        if (act.kind != TACHY_ACT_PRELU)
-            d[k] = seldom(act.kind, act.a, act.b, d[k]);
-        else if (d[k] < 0 && c < channels)
-            d[k] *= at<const float>(act.slope)[c];
+    for (int k = 0; k < 32; k++)
+        d[k] = seldom(act.kind, act.a, act.b, d[k]);
+}
+
+// Slopes of a thread's two columns of each eight, from `channel` on, all asked for at once.
+__device__ static inline void load_slopes(const work &w, float (&slope)[16], int channel)
+{
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        int c = channel + i / 2 * 8 + i % 2;
+        slope[i] = c < w.s.cout ? __ldg(at<const float>(w.act.slope) + c) : 0.0f;
     }
 }
 
@@ -181,8 +192,10 @@ __device__ static inline void store_chunk(const work &w, const tile &t, const pl
     uint32_t buffer = p.staging + (turn & 1) * (64 * 64 * 2), row = p.lane % 8 + (p.lane & 8);
     uint32_t line = buffer + (p.warp * 16 + row) * 128;
     int pixel = block * 64;
-    float more[32];
+    float more[32], slope[16];
     const float *bias = p.bias + channel - t.channel + p.lane % 4 * 2;
+    if (w.act.kind == TACHY_ACT_PRELU)
+        load_slopes(w, slope, channel + p.lane % 4 * 2);
 #pragma unroll
     for (int j = 0; j < 8; j++) {
         float2 b = *reinterpret_cast<const float2 *>(bias + j * 8);
@@ -192,12 +205,16 @@ __device__ static inline void store_chunk(const work &w, const tile &t, const pl
         barrier_wait(p.added + 8 * (turn & 1), turn >> 1 & 1);
         take_added<T>(w, line, row, p.lane, d, more);
     }
-    if (!activate_common<32>(w.act, d)) {
+    if (w.act.kind == TACHY_ACT_PRELU) {
+#pragma unroll
+        for (int k = 0; k < 32; k++)
+            d[k] *= d[k] < 0 ? slope[k / 4 * 2 + k % 2] : 1.0f;
+    } else if (!activate_common<32>(w.act, d)) {
         float v[32]; // in memory, as the sums are not
 #pragma unroll
         for (int k = 0; k < 32; k++)
             v[k] = d[k];
-        activate_seldom(w.act, v, channel + p.lane % 4 * 2, w.s.cout);
+        activate_seldom(w.act, v);
 #pragma unroll
         for (int k = 0; k < 32; k++)
             d[k] = v[k];
@@ -264,32 +281,34 @@ template <int N, int SPLIT> __device__ static inline bool is_mine(const work &w,
     return u % SPLIT == part && t.channel + u % (N / 64) * 64 < w.s.cout;
 }
 
-template <typename T, int BLOCKS, int N, int SPLIT>
-__device__ static inline void store_tile(const work &w, const tile &t, const place &p, float (&d)[BLOCKS][N / 2], int part, int &turn)
+// The chunk of a tile whose added tensor was not asked for yet, and its turn.
+struct ahead {
+    int chunk, turn;
+};
+
+// Asks for it. Its buffer must have been stored. Called by one thread.
+template <int BLOCKS, int N, int SPLIT>
+__device__ static inline void fetch_next(const work &w, const tile &t, const place &p, int part, ahead &a)
 {
     constexpr int UNITS = BLOCKS * N / 64;
-    int ahead = 0; // the first chunk whose added tensor was not asked for, and its turn
-    int turn_ahead = turn;
-    auto fetch = [&]() {
-        for (; ahead < UNITS && !is_mine<N, SPLIT>(w, t, ahead, part); ahead++)
-            ;
-        if (ahead == UNITS)
-            return;
-        fetch_added(w, t, p, p.group * BLOCKS + ahead / (N / 64), t.channel + ahead % (N / 64) * 64, turn_ahead++);
-        ahead++;
-    };
-    bool fetches = w.has_add && p.thread == 0;
-    if (fetches) {
-        tma_store_read<0>();
-        fetch();
-    }
+    for (; a.chunk < UNITS && !is_mine<N, SPLIT>(w, t, a.chunk, part); a.chunk++)
+        ;
+    if (a.chunk == UNITS)
+        return;
+    tma_store_read<0>();
+    fetch_added(w, t, p, p.group * BLOCKS + a.chunk / (N / 64), t.channel + a.chunk % (N / 64) * 64, a.turn++);
+    a.chunk++;
+}
+
+template <typename T, int BLOCKS, int N, int SPLIT>
+__device__ static inline void store_tile(const work &w, const tile &t, const place &p, float (&d)[BLOCKS][N / 2], int part, ahead &a, int &turn)
+{
+    constexpr int UNITS = BLOCKS * N / 64;
 #pragma unroll
     for (int u = 0; u < UNITS; u++)
         if (is_mine<N, SPLIT>(w, t, u, part)) {
-            if (fetches) {
-                tma_store_read<0>();
-                fetch();
-            }
+            if (w.has_add && p.thread == 0)
+                fetch_next<BLOCKS, N, SPLIT>(w, t, p, part, a);
             store_chunk<T>(w, t, p, *reinterpret_cast<float(*)[32]>(d[u / (N / 64)] + u % (N / 64) * 32), p.group * BLOCKS + u / (N / 64),
                         t.channel + u % (N / 64) * 64, turn);
             turn++;
@@ -307,12 +326,17 @@ __device__ static void consume(const work &w, uint32_t stages, uint32_t full, ui
         // The chunks' barriers are between this and its readers, and between the readers before and this.
         for (int c = p.thread; c < N; c += 128)
             p.bias[c] = w.bias && t.channel + c < w.s.cout ? w.bias[t.channel + c] : 0.0f;
+        if (w.act.kind == TACHY_ACT_PRELU && p.thread * 32 < N && t.channel + p.thread * 32 < w.s.cout)
+            prefetch_line(at<const float>(w.act.slope) + t.channel + p.thread * 32);
+        ahead a = {0, turn};
+        if (w.has_add && p.thread == 0)
+            fetch_next<BLOCKS, N, SPLIT>(w, t, p, part, a); // comes while the sums are made
         named_barrier(1 + p.group, 128);
         int steps = t.rows * t.taps_in_row * w.planes * w.chunks;
         multiply<T, L, BLOCKS, N>(d, stages, full, empty, (part + 1) * steps / SPLIT - part * steps / SPLIT, s, phase, p.group, p.lane);
         if (SPLIT > 1)
             meet<BLOCKS, N, SPLIT>(d, stages, p, part);
-        store_tile<T, BLOCKS, N, SPLIT>(w, t, p, d, part, turn);
+        store_tile<T, BLOCKS, N, SPLIT>(w, t, p, d, part, a, turn);
     }
     if (p.thread == 0)
         tma_store_read<0>(); // shared memory goes with the block
@@ -369,14 +393,14 @@ static bool encode_picture(CUtensorMap *map, const tachy_nn_tensor *t, int c, in
 static int least(int a, int b) { return a < b ? a : b; }
 
 // The box of `pixels` pixels with the fewest tiles; among equals the squarest, whose padding is skipped soonest. From
-// one image if each has its own weights.
+// one image if each has its own weights; what is stored at once is, if one image is added to all.
 static void choose_tile(work *w, int pixels, int n)
 {
     int64_t best = INT64_MAX;
     for (int tn = 1; tn <= pixels && tn < (w->weights_image ? 2 : 2 * n); tn *= 2)
         for (int th = 1; th * tn <= pixels; th *= 2) {
             int tw = pixels / th / tn;
-            if (tw * w->s.stride_w > 256 || th * w->s.stride_h > 256)
+            if (tw * w->s.stride_w > 256 || th * w->s.stride_h > 256 || (w->add_one && tw * th < 64))
                 continue;
             int64_t tiles = (int64_t)parts(w->out_w, tw) * parts(w->out_h, th) * parts(n, tn);
             int64_t cost = tiles * 1024 + (tw > th ? tw / th : th / tw) + tn * 64;
@@ -427,6 +451,7 @@ template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH = 64> static int l
     w.act = a->epilogue.act, w.bias = at<const float>(a->bias);
     w.out_h = tachy_conv_out_h(s), w.out_w = tachy_conv_out_w(s);
     w.has_add = a->epilogue.add.data != 0, w.add_last = a->epilogue.add_last;
+    w.add_one = w.has_add && !a->epilogue.add.image && s->n > 1;
     w.weights_image = a->weights_image ? s->cout : 0;
     w.planes = a->planes > 1 ? a->planes : 1, w.before = a->planes > 1 ? a->before : 0;
     choose_tile(&w, L::PIXELS, s->n);
@@ -448,7 +473,7 @@ template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH = 64> static int l
     if (!encode_picture(&w.in, &a->in, s->cin, s->w, s->h, a->planes > 1 ? a->in_planes : s->n, DEPTH, box, s->stride_w, s->stride_h) ||
         !encode(&w.weights, a->weights, 3, size, stride, rows, one) ||
         !encode_picture(&w.out, &a->out, s->cout, w.out_w, w.out_h, s->n, 64, part, 1, 1) ||
-        !encode_picture(&w.add, w.has_add ? &a->epilogue.add : &a->out, s->cout, w.out_w, w.out_h, s->n, 64, part, 1, 1))
+        !encode_picture(&w.add, w.has_add ? &a->epilogue.add : &a->out, s->cout, w.out_w, w.out_h, w.add_one ? 1 : s->n, 64, part, 1, 1))
         return cudaErrorInvalidValue;
     cudaError_t err = cudaFuncSetAttribute(conv_tma<T, BLOCKS, N, SPLIT, DEPTH>, cudaFuncAttributeMaxDynamicSharedMemorySize, L::BYTES);
     if (err != cudaSuccess)
@@ -468,6 +493,7 @@ template <typename T> static int launch_variant(const tachy_nn_conv *a, cuda_str
         launch<T, 1, 256, 1>, launch<T, 2, 128, 1>, launch<T, 1, 128, 1>, launch<T, 2, 64, 1>, launch<T, 1, 64, 1>,
         launch<T, 1, 256, 2>, launch<T, 1, 256, 4>, launch<T, 1, 128, 2>, launch<T, 2, 128, 2>, launch<T, 2, 128, 4>,
         launch<T, 2, 64, 1, 32>, launch<T, 1, 64, 1, 32>, launch<T, 2, 128, 1, 32>,
+        launch<T, 1, 128, 4>, launch<T, 1, 64, 2>,  launch<T, 1, 64, 4>,
     };
     return variants[a->variant](a, stream);
 }

@@ -24,6 +24,7 @@ __device__ static inline void barrier_wait(uint32_t bar, uint32_t phase)
 }
 
 __device__ static inline void tma_prefetch(const CUtensorMap *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
+__device__ static inline void prefetch_line(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p) : "memory"); }
 // A box into shared memory; its bytes count on the barrier. Coordinates from the innermost on.
 __device__ static inline void tma_load(uint32_t to, const CUtensorMap *map, uint32_t bar, int c, int x, int y, int n)
 {

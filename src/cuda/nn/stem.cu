@@ -119,9 +119,13 @@ template <typename T, int NT> __global__ void __launch_bounds__(THREADS, 2) conv
     uint16_t *weights = memory, *input = weights + CHANNELS * (g.depth + GAP), *staging = input + g.rows * g.row_halves;
     const tachy_conv_shape &s = a.shape;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = blockIdx.y * CHANNELS;
-    __shared__ __align__(8) float biases[CHANNELS];
-    if (threadIdx.x < CHANNELS)
-        biases[threadIdx.x] = a.bias && first + (int)threadIdx.x < s.cout ? at<const float>(a.bias)[first + threadIdx.x] : 0.0f;
+    __shared__ __align__(8) float biases[CHANNELS], slopes[CHANNELS];
+    const bool prelu = a.epilogue.act.kind == TACHY_ACT_PRELU;
+    if (threadIdx.x < CHANNELS) {
+        int c = first + threadIdx.x;
+        biases[threadIdx.x] = a.bias && c < s.cout ? at<const float>(a.bias)[c] : 0.0f;
+        slopes[threadIdx.x] = prelu && c < s.cout ? at<const float>(a.epilogue.act.slope)[c] : 0.0f;
+    }
     load_weights(a, g, weights, first);
     for (int i = threadIdx.x; i < g.rows * g.row_halves; i += THREADS)
         input[i] = 0; // between what is loaded and the stretches' ends
@@ -141,7 +145,12 @@ template <typename T, int NT> __global__ void __launch_bounds__(THREADS, 2) conv
                 float2 b = *reinterpret_cast<const float2 *>(biases + j * 8 + lane % 4 * 2);
                 d[m][j][0] += b.x, d[m][j][1] += b.y, d[m][j][2] += b.x, d[m][j][3] += b.y;
             }
-            activate_common<NT * 4>(a.epilogue.act, *reinterpret_cast<float(*)[NT * 4]>(d[m]));
+            if (prelu) {
+#pragma unroll
+                for (int i = 0; i < NT * 4; i++)
+                    d[m][i / 4][i % 4] *= d[m][i / 4][i % 4] < 0 ? slopes[i / 4 * 8 + lane % 4 * 2 + i % 2] : 1.0f;
+            } else
+                activate_common<NT * 4>(a.epilogue.act, *reinterpret_cast<float(*)[NT * 4]>(d[m]));
         }
         store_row<T, NT>(d, a, g, staging + warp * WIDE * (NT * 8 + GAP), first, n, y + warp, x, lane);
     }
@@ -169,7 +178,7 @@ int tachy_nn_run_conv_stem(const struct tachy_nn_conv *a, cuda_stream stream)
     bool packed = (g.packed == 4 || g.packed == 8) && s->cin <= g.packed && s->stride_w * g.packed % 8 == 0 && a->in.data % 8 == 0 &&
                   (a->in.row | a->in.image) % 4 == 0;
     if (attribute(cudaDevAttrComputeCapabilityMajor) < 8 || s->groups != 1 || a->scale || a->weights_image || a->sums || a->variant ||
-        a->epilogue.add.data || !is_common(a->epilogue.act.kind) || !packed || s->dil_h != 1 || s->dil_w != 1 || s->kh > MOST_KERNEL ||
+        a->epilogue.add.data || (!is_common(a->epilogue.act.kind) && a->epilogue.act.kind != TACHY_ACT_PRELU) || !packed || s->dil_h != 1 || s->dil_w != 1 || s->kh > MOST_KERNEL ||
         s->kw > MOST_KERNEL || s->n < 1 || g.out_h < 1 || g.out_w < 1 || s->stride_h > 4 || s->stride_w > 4)
         return cudaErrorInvalidValue;
     g.stretch = (s->kw * g.packed + 15) / 16 * 16, g.depth = g.stretch * s->kh;

@@ -129,12 +129,19 @@ __device__ static inline void activate(const tachy_nn_act &a, float (&v)[N], int
 {
     if (activate_common<N>(a, v))
         return;
+    if (a.kind == TACHY_ACT_PRELU) {
+        float slope[N];
+#pragma unroll
+        for (int i = 0; i < N; i++) // at once, whatever the values are
+            slope[i] = i < some ? at<const float>(a.slope)[channel + i] : 0.0f;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] *= v[i] < 0 ? slope[i] : 1.0f;
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < N; i++)
-        if (a.kind != TACHY_ACT_PRELU)
-            v[i] = seldom(a.kind, a.a, a.b, v[i]);
-        else if (v[i] < 0 && i < some)
-            v[i] *= at<const float>(a.slope)[channel + i];
+        v[i] = seldom(a.kind, a.a, a.b, v[i]);
 }
 
 // Converts N adjacent channels of one pixel, of which the first `some` exist, from sums to stored values. `vectors`:

@@ -31,6 +31,6 @@ struct tachy_nn_act {
 // y = act(x + add), or act(x) + add.
 struct tachy_nn_epilogue {
     struct tachy_nn_act act;
-    struct tachy_nn_tensor add; // of the output's shape and type; may be the output itself
+    struct tachy_nn_tensor add; // of the output's shape and type; may be the output itself. image 0: one for all images
     bool add_last;              // after the activation
 };

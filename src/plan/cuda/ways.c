@@ -22,7 +22,8 @@ static void add(struct ways *w, enum cuda_conv kernel, int variants)
 static const struct tma_tile {
     int blocks, columns, split, depth;
 } tma_tiles[] = {{1, 256, 1, 64}, {2, 128, 1, 64}, {1, 128, 1, 64}, {2, 64, 1, 64},  {1, 64, 1, 64}, {1, 256, 2, 64}, {1, 256, 4, 64},
-                 {1, 128, 2, 64}, {2, 128, 2, 64}, {2, 128, 4, 64}, {2, 64, 1, 32}, {1, 64, 1, 32}, {2, 128, 1, 32}};
+                 {1, 128, 2, 64}, {2, 128, 2, 64}, {2, 128, 4, 64}, {2, 64, 1, 32}, {1, 64, 1, 32}, {2, 128, 1, 32},
+                 {1, 128, 4, 64}, {1, 64, 2, 64},  {1, 64, 4, 64}};
 
 // About how long a variant takes, in us: rounds of tiles over the multiprocessors, each as long as its steps of `depth`
 // channels take to multiply or to load, whichever is longer. The rates are an H200's for one multiprocessor.
