@@ -82,7 +82,7 @@ static void finish(const struct f64_node *f)
     int64_t pixels = n->out->shape[2] * n->out->shape[3], all = tachy_value_elements(n->out);
     for (int64_t i = 0; i < all; i++) {
         int64_t channel = i / pixels % n->out->shape[1];
-        double added = f64_in(f, 3) ? f->in[3][i] : 0;
+        double added = f64_in(f, 3) ? f->in[3][i % tachy_value_elements(n->in[3])] : 0;
         double s = slope ? f->in[5][tachy_value_elements(slope) == 1 ? 0 : channel] : 0;
         double x = n->attr.act_before_add ? f->out[i] : f->out[i] + added;
         f->out[i] = f64_act(&n->attr.act, x, s) + (n->attr.act_before_add ? added : 0);

@@ -13,8 +13,9 @@
 // Operators. src/provider says which ONNX operators map to them. Columns: name, inputs (fewest, most), meaning of the
 // attributes
 #define TACHY_PLAN_OPS(X)                                                                          \
-    X(CONV, "Conv", 2, 6)         /* x, weights [out][in/groups][kh][kw], bias, added, scale of    \
-                                     x's channels [n][c][1][1], slope of PRelu; conv */            \
+    X(CONV, "Conv", 2, 6)         /* x, weights [out][in/groups][kh][kw], bias, added (on a GPU    \
+                                     perhaps a constant of one image), scale of x's channels       \
+                                     [n][c][1][1], slope of PRelu; conv */                         \
     X(DECONV, "ConvTranspose", 2, 3) /* x, weights [in][out/groups][kh][kw], bias; conv */         \
     X(MATMUL, "MatMul", 2, 4)     /* a, b, bias, added (of the result's shape, if b is a constant matrix); matmul */ \
     X(UNARY, "Unary", 1, 2)       /* x, slope of PRelu; act */                                     \

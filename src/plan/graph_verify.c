@@ -79,6 +79,12 @@ static const char *check_windows(const struct tachy_node *n)
     return y->shape[0] == x->shape[0] || planes > 1 ? NULL : "another batch in the output";
 }
 
+// True if `v` is one image of the shape of those in y.
+static bool is_one_of(const struct tachy_value *v, const struct tachy_value *y)
+{
+    return v->rank == 4 && v->shape[0] == 1 && !memcmp(v->shape + 1, y->shape + 1, 3 * sizeof(*y->shape));
+}
+
 static const char *check_conv(const struct tachy_node *n)
 {
     const struct tachy_plan_attr *a = &n->attr;
@@ -90,7 +96,7 @@ static const char *check_conv(const struct tachy_node *n)
         return why;
     if (!is_bias(bias, w->shape[0]))
         return "a bias that is not one a channel";
-    if (added && !tachy_value_same_shape(added, y))
+    if (added && !tachy_value_same_shape(added, y) && !(added->data && is_one_of(added, y)))
         return "an added tensor of another shape";
     if (scale && !is_channel_scale(scale, x))
         return "a scale that is not one a channel";

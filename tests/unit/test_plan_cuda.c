@@ -312,6 +312,46 @@ TEST(pixels_of_a_first_convolution)
     tachy_graph_close(&g);
 }
 
+// Batch normalisations in front of convolutions with padding: one of each number per channel, one for all, only a shift; strides,
+// dilation and padding that differ by side; a slope of PRelu, and a sum which leaves no room for the constant.
+static void normalised(void)
+{
+    begin();
+    struct tachy_value *x = input(4, SHAPE(2, 8, 12, 10)), *y, *slope = NUMBERS(1, 16, 1, 1);
+    struct tachy_plan_attr uneven = {.conv = {{3, 2}, {2, 1}, {1, 2}, {2, 1, 0, 2}, 1, {0, 0}}};
+    struct tachy_plan_attr prelu = {.act = {TACHY_PLAN_PRELU, 0, 0}};
+    y = conv(binary(TACHY_PLAN_ADD, binary(TACHY_PLAN_MUL, x, NUMBERS(1, 8, 1, 1)), NUMBERS(1, 8, 1, 1)), 16, 3, true);
+    y = make(TACHY_OP_UNARY, prelu, like(y), y, slope, NULL);
+    struct tachy_value *shifted = binary(TACHY_PLAN_ADD, y, NUMBERS(1, 16, 1, 1)), *weights = NUMBERS(16, 16, 3, 2);
+    y = make(TACHY_OP_CONV, uneven, VALUE(2, 16, 6, 11), shifted, weights, NULL);
+    y = unary(TACHY_PLAN_RELU, y);
+    y = conv(binary(TACHY_PLAN_MUL, binary(TACHY_PLAN_ADD, y, number(0.5f)), number(0.25f)), 16, 3, false);
+    tachy_graph_add_output(g, unary(TACHY_PLAN_RELU, y));
+}
+
+TEST(shifts_before_padding)
+{
+    const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
+    float *want = expected(normalised), *single = on_gpu(normalised, TACHY_PLAN_FP32), *half = on_gpu(normalised, TACHY_PLAN_FP16);
+    CHECK(off(single, want, 2 * 16 * 6 * 11) < 1e-6);
+    CHECK(off(half, want, 2 * 16 * 6 * 11) < 3e-3);
+    normalised();
+    struct tachy_plan *p = opened(&params);
+    CHECK_INT(steps_of(p, CUDA_CONV), 3);
+    CHECK_INT(steps(p), 3 + 2); // the ends are turned
+    const struct cuda_plan *q = (const struct cuda_plan *)p;
+    for (int i = 0; i < q->nb_steps; i++)
+        if (q->steps[i].kind == CUDA_CONV) {
+            CHECK(q->steps[i].a.conv.epilogue.add.data);
+            CHECK_INT(q->steps[i].a.conv.epilogue.add.image, 0);
+        }
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+    free(want);
+    free(single);
+    free(half);
+}
+
 TEST(precision)
 {
     void (*const builds[])(void) = {branches, mixed, squeezes, gates, odd, pixels};
@@ -508,7 +548,7 @@ static void sums_of_parts(void)
     struct tachy_value *y = binary(TACHY_PLAN_ADD, part[2], binary(TACHY_PLAN_ADD, part[0], part[1]));
     y = unary(TACHY_PLAN_SIGMOID, y);
     y = binary(TACHY_PLAN_ADD, binary(TACHY_PLAN_MUL, y, NUMBERS(1, 8, 1, 1)), NUMBERS(1, 8, 1, 1));
-    tachy_graph_add_output(g, conv(y, 8, 3, true));
+    tachy_graph_add_output(g, binary(TACHY_PLAN_ADD, conv(y, 8, 3, true), y)); // two readers, so it stays
     CHECK_INT(tachy_graph_verify(g), TACHY_OK);
 }
 
@@ -661,6 +701,6 @@ TEST(memory_limit)
 }
 TEST_MAIN(TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(known_kernels),
           TEST_CASE(sums_share_launches), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite),
-          TEST_CASE(gates_of_a_decoder), TEST_CASE(odd_channels), TEST_CASE(pixels_of_a_first_convolution),
+          TEST_CASE(gates_of_a_decoder), TEST_CASE(odd_channels), TEST_CASE(pixels_of_a_first_convolution), TEST_CASE(shifts_before_padding),
           TEST_CASE(pairs_of_convolutions), TEST_CASE(branches_side_by_side), TEST_CASE(precision), TEST_CASE(scale_by_channel),
           TEST_CASE(groups), TEST_CASE(half_on_a_cpu))

@@ -279,6 +279,7 @@ bool tachy_nn_cudnn_takes(const struct tachy_nn_conv *a)
     const struct tachy_nn_tensor *t[] = {&a->in, &a->out, &a->epilogue.add};
     bool fits = (a->dtype == TACHY_F16 || a->dtype == TACHY_BF16) && s->groups == 1 && a->planes <= 1 && s->cin % 8 == 0 && s->cout % 8 == 0 &&
                 (a->epilogue.act.kind == TACHY_ACT_NONE || mode_of(a->epilogue.act.kind) >= 0);
+    fits = fits && (!a->epilogue.add.data || a->epilogue.add.image || s->n == 1);
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(t); i++)
         fits = fits && t[i]->pixel % 8 == 0 && t[i]->row % 8 == 0 && t[i]->image % 8 == 0;
     return fits;

@@ -347,6 +347,7 @@ bool cuda_same_order(const struct tachy_value *a, const struct tachy_value *b);
 // Copies a value to the graph's output `i`, if it could not be placed there.
 int cuda_copy_output(struct cuda_build *b, const struct tachy_value *v, int i);
 const char *cuda_refuses(const struct tachy_node *n);
+tachy_plan_pass_fn cuda_borders; // batch normalisations in front of convolutions with padding (borders.c)
 tachy_plan_pass_fn cuda_bytes; // bytes along an axis as floats (bytes.c)
 tachy_plan_pass_fn cuda_pixels; // first convolutions of pictures whose channels lie last (pixels.c)
 tachy_plan_pass_fn cuda_few; // convolutions to few channels (few.c)

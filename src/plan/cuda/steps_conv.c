@@ -178,6 +178,8 @@ int cuda_steps_conv(struct cuda_build *b, const struct tachy_node *n)
     c->epilogue.add_last = n->attr.act_before_add;
     if (!cuda_picture(b, x, c->dtype, &c->in) || (add && !cuda_picture(b, add, c->dtype, &c->epilogue.add)))
         return TACHY_ERR_UNSUPPORTED;
+    if (add && add->shape[0] < n->out->shape[0])
+        c->epilogue.add.image = 0; // one for all images
     s->stem = !x->data && cuda_stem_pixel(x) && c->in.pixel > c->shape.cin;
     if (!set_weights(b, s, n) || !set_bias(b, s, cuda_input(n, 2), c->shape.cout) ||
         !cuda_act(b, n, cuda_input(n, 5), &c->epilogue.act))
