@@ -153,7 +153,8 @@ static void place_part(struct placing *p, const struct tachy_node *n, const stru
 {
     const struct tachy_node *by = v->made_by;
     const struct tachy_value *whole = n->out;
-    bool writes = by && by->op != TACHY_OP_RESHAPE && by->op != TACHY_OP_TRANSPOSE &&
+    bool turns = by && by->op == TACHY_OP_TRANSPOSE && !(p->rules->writes_part && p->rules->writes_part(by));
+    bool writes = by && by->op != TACHY_OP_RESHAPE && !turns &&
                   by->op != TACHY_OP_SLICE && by->op != TACHY_OP_MATMUL && by->op != TACHY_OP_PAD;
     if (!writes || p->ref[v->id].base != NO_BASE || v->nhwc != whole->nhwc || !may_be_view(p, v) ||
         (p->rules->own_types && (is_along(by->op) || v->dtype != whole->dtype)))
@@ -234,7 +235,7 @@ static bool place_alias(struct placing *p, const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0];
     const struct plan_ref *in = &p->ref[x->id];
-    if (in->base == NO_BASE) // a constant
+    if (in->base == NO_BASE || p->joined[x->id]) // a constant; nothing
         return false;
     if (p->rules->own_types && x->dtype != n->out->dtype)
         return false;

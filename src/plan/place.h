@@ -37,6 +37,7 @@ struct plan_place_rules {
     // for what may be a view, and for pictures that a node makes which can write one.
     int (*pixel)(const struct tachy_value *v);
     bool (*joins)(const struct tachy_node *n); // n's result needs no memory; NULL: none
+    bool (*writes_part)(const struct tachy_node *n); // a Transpose whose step can write a part of a larger tensor; NULL: none
     const bool *through; // by the id of a node's output: who reads what the node moves can read its dense input instead; NULL: none
     // By the id of a node's output: how many nodes before and after the node may run at the same time as it. NULL:
     // none.

@@ -352,6 +352,42 @@ TEST(shifts_before_padding)
     free(half);
 }
 
+// Decoders: a transposed convolution beside a skip connection, one that nobody joins, and one of other strides than its kernel.
+static void upsampled(void)
+{
+    begin();
+    struct tachy_value *x = input(4, SHAPE(2, 3, 12, 16)), *skip = unary(TACHY_PLAN_RELU, conv(x, 16, 3, true)), *small, *y, *in[2];
+    struct tachy_plan_attr half = {.pool = {.kernel = {2, 2}, .stride = {2, 2}}}, side = {.axis = 1};
+    struct tachy_plan_attr twice = {.conv = {{2, 2}, {2, 2}, {1, 1}, {0, 0, 0, 0}, 1, {0, 0}}};
+    struct tachy_plan_attr thrice = {.conv = {{3, 2}, {3, 2}, {1, 1}, {0, 0, 0, 0}, 1, {0, 0}}};
+    small = unary(TACHY_PLAN_RELU, conv(make(TACHY_OP_POOL, half, VALUE(2, 16, 6, 8), skip, NULL, NULL), 24, 3, true));
+    in[0] = skip, y = NUMBERS(24, 8, 2, 2);
+    in[1] = make(TACHY_OP_DECONV, twice, VALUE(2, 8, 12, 16), small, y, NUMBERS(8));
+    tachy_graph_node(g, NULL, TACHY_OP_CONCAT, "n", &side, in, 2, y = VALUE(2, 24, 12, 16));
+    y = unary(TACHY_PLAN_RELU, conv(y, 16, 3, true));
+    y = make(TACHY_OP_DECONV, thrice, VALUE(2, 8, 36, 32), y, NUMBERS(16, 8, 3, 2), NULL);
+    tachy_graph_add_output(g, conv(y, 8, 3, true));
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+TEST(pixels_that_were_channels)
+{
+    const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
+    float *want = expected(upsampled), *single = on_gpu(upsampled, TACHY_PLAN_FP32), *half = on_gpu(upsampled, TACHY_PLAN_FP16);
+    CHECK(off(single, want, 2 * 8 * 36 * 32) < 1e-6);
+    CHECK(off(half, want, 2 * 8 * 36 * 32) < 3e-3);
+    upsampled();
+    struct tachy_plan *p = opened(&params);
+    CHECK_INT(steps_called(p, "Concat"), 0);
+    CHECK_INT(steps_of(p, CUDA_POINTWISE), 2); // each moves once
+    CHECK_INT(steps(p), 2 + 6 + 1 + 2); // ends, convolutions, the pool
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+    free(want);
+    free(single);
+    free(half);
+}
+
 TEST(precision)
 {
     void (*const builds[])(void) = {branches, mixed, squeezes, gates, odd, pixels};
@@ -702,5 +738,6 @@ TEST(memory_limit)
 TEST_MAIN(TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(known_kernels),
           TEST_CASE(sums_share_launches), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite),
           TEST_CASE(gates_of_a_decoder), TEST_CASE(odd_channels), TEST_CASE(pixels_of_a_first_convolution), TEST_CASE(shifts_before_padding),
+          TEST_CASE(pixels_that_were_channels),
           TEST_CASE(pairs_of_convolutions), TEST_CASE(branches_side_by_side), TEST_CASE(precision), TEST_CASE(scale_by_channel),
           TEST_CASE(groups), TEST_CASE(half_on_a_cpu))

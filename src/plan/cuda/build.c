@@ -259,8 +259,8 @@ int cuda_open(struct tachy_plan **out, const struct tachy_graph *g, const struct
     if (err == TACHY_OK)
         err = cuda_find_seen(&b);
     if (err == TACHY_OK)
-        cuda_keep_attention(&b);
-    const struct plan_place_rules rules = {.own_types = true, .pixel = cuda_pixel, .joins = cuda_joins, .through = b.through, .beside = b.beside};
+        cuda_keep_attention(&b), cuda_keep_spreads(&b);
+    const struct plan_place_rules rules = {.own_types = true, .pixel = cuda_pixel, .joins = cuda_joins, .writes_part = cuda_writes_part, .through = b.through, .beside = b.beside};
     if (err == TACHY_OK)
         err = plan_place(&b.places, g, &rules);
     if (err == TACHY_OK) {

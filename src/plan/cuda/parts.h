@@ -290,6 +290,11 @@ int cuda_pixel(const struct tachy_value *v);
 int cuda_stem_pixel(const struct tachy_value *v);
 // True if the Resize also does the Transpose that follows: it writes planes directly.
 bool cuda_joins(const struct tachy_node *n);
+// spread.c: pixels that were channels. Whether the result of `n` needs no memory, or is written by a step of a node in front of it;
+// the lifetimes of what is written, before values are placed.
+bool cuda_spreads(const struct tachy_node *n);
+bool cuda_writes_part(const struct tachy_node *n);
+void cuda_keep_spreads(struct cuda_build *b);
 // True if a product of computed matrices also does the Transpose that reads it, and writes that node's output.
 bool cuda_product_joins(const struct tachy_node *n);
 // True if a layer normalisation may write its output while it reads its operands.
@@ -331,7 +336,7 @@ cuda_address cuda_conv_weights(struct cuda_build *b, const struct tachy_node *n,
 typedef int cuda_steps_fn(struct cuda_build *b, const struct tachy_node *n);
 cuda_steps_fn cuda_steps_conv, cuda_steps_matmul, cuda_steps_elements, cuda_steps_copy, cuda_steps_concat, cuda_steps_pad,
     cuda_steps_pool, cuda_steps_resize, cuda_steps_reduce, cuda_steps_arg, cuda_steps_softmax, cuda_steps_layer_norm, cuda_steps_gather,
-    cuda_steps_scatter, cuda_steps_top, cuda_steps_grid, cuda_steps_conv_int8, cuda_steps_int8;
+    cuda_steps_scatter, cuda_steps_spread, cuda_steps_top, cuda_steps_grid, cuda_steps_conv_int8, cuda_steps_int8;
 // Dimensions that a kernel goes through for GATHER_EACH or SCATTER_EACH of more than four.
 int cuda_picked_dims(const struct tachy_node *n);
 cuda_steps_fn cuda_steps_end; // the end of a product: adds its third operand, then applies its function

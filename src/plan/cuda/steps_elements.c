@@ -542,6 +542,8 @@ int cuda_steps_copy(struct cuda_build *b, const struct tachy_node *n)
     cuda_address from, to;
     if (n->prev && n->in[0] == n->prev->out && cuda_joins(n->prev))
         return TACHY_OK; // its input wrote it
+    if (cuda_spreads(n))
+        return cuda_steps_spread(b, n);
     if (cuda_is_seen_through(b, n) || is_address(b, n) || turn(b, n) || widen(b, n))
         return TACHY_OK;
     if (!cuda_value(b, n->in[0], &from) || !cuda_value(b, n->out, &to))
