@@ -39,7 +39,7 @@ TACHY_NN_LAUNCHER(conv_stem, tachy_nn_conv)
 TACHY_NN_LAUNCHER(conv_tma, tachy_nn_conv)
 
 // Number of variants of the kernels (not every one fits every shape).
-enum { TACHY_NN_TMA_VARIANTS = 16 };
+enum { TACHY_NN_TMA_VARIANTS = 17 };
 
 #ifdef __cplusplus
 extern "C" {

@@ -5,12 +5,14 @@
 // by COLUMNS output channels. For each tap and each DEPTH input channels one TMA box brings the pixels shifted by the tap
 // (what is outside is zero) and one the weights, four to eight such steps ahead. Two warpgroups multiply, each half
 // of the pixels; their results go through shared memory and TMA to the output, while the loads of the next tile run.
-// Taps that lie in the padding for a whole tile are left out. Of a volume each tap has a step for each plane. A cluster of SPLIT blocks may share a tile: each takes a
+// Taps that lie in the padding for a whole tile are left out, or three above each other share one box of pixels. Of a volume each tap has a step for each plane. A cluster of SPLIT blocks may share a tile: each takes a
 // part of the steps, the sums meet in shared memory.
 enum { CONSUMERS = 256, THREADS = CONSUMERS + 128, MOST_ORDER = 512, SHARED = 227 * 1024 };
 
-template <int BLOCKS, int COLUMNS, int CHANNELS> struct layout { // of shared memory: stages, staging, biases, barriers
-    static constexpr int DEPTH = CHANNELS, PIXELS = 128 * BLOCKS, A_BYTES = PIXELS * DEPTH * 2, B_BYTES = COLUMNS * DEPTH * 2;
+// TAPS: 1, or 3: those above each other share a step, whose box of pixels is as much higher.
+template <int BLOCKS, int COLUMNS, int CHANNELS, int TAPS> struct layout { // of shared memory: stages, staging, biases, barriers
+    static constexpr int DEPTH = CHANNELS, PIXELS = 128 * BLOCKS, ROWS = TAPS > 1 ? PIXELS + 64 : PIXELS; // of DEPTH channels
+    static constexpr int A_BYTES = ROWS * DEPTH * 2, B_TAP = COLUMNS * DEPTH * 2, B_BYTES = TAPS * B_TAP;
     static constexpr int STAGE = A_BYTES + B_BYTES, CHUNK = 64 * 64 * 2, STAGING = 4 * CHUNK; // two chunks a warpgroup
     static constexpr int BIASES = 2 * COLUMNS * (int)sizeof(float), BARRIERS = 256;
     // Swizzled tiles begin at multiples of 1024, as shared memory does after what the system has of it.
@@ -26,6 +28,7 @@ struct work { // of one launch
     const float *bias;
     int out_h, out_w;
     int tw, th, tn;                 // a tile; powers of two
+    uint32_t tap_rows, step_bytes;  // from a tap's pixels to those of the one below in a step; of a step
     int tiles_x, tiles_y, tiles_n, columns; // columns: of COLUMNS channels
     int tiles, chunks;              // chunks: of DEPTH input channels
     bool has_add, add_one, add_last, ordered; // add_one: one image is added to all
@@ -75,23 +78,32 @@ __device__ static inline tile tile_of(const work &w, int rank, int columns_each)
 // The k-th tile of this block (of this cluster): to and fro, so that who had a long one gets a short one.
 __device__ static inline int rank_of(int k, int block, int blocks) { return k * blocks + (k & 1 ? blocks - 1 - block : block); }
 
-template <class L, int SPLIT>
+// Steps of a tile: those of one tap, or of TAPS.
+template <int TAPS> __device__ static inline int steps_of(const work &w, const tile &t)
+{
+    return (TAPS > 1 ? 1 : t.rows) * t.taps_in_row * w.planes * w.chunks;
+}
+
+template <class L, int SPLIT, int TAPS>
 __device__ static void produce(const work &w, uint32_t stages, uint32_t full, uint32_t empty, int columns_each)
 {
     int s = 0, cluster = blockIdx.x / SPLIT, clusters = gridDim.x / SPLIT, part = SPLIT > 1 ? cluster_rank() : 0;
     uint32_t phase = 1;
     for (int k = 0, rank; (rank = rank_of(k, cluster, clusters)) < w.tiles; k++) {
         tile t = tile_of(w, rank, columns_each);
-        int steps = t.rows * t.taps_in_row * w.planes * w.chunks, i = part * steps / SPLIT, end = (part + 1) * steps / SPLIT;
+        int steps = steps_of<TAPS>(w, t), i = part * steps / SPLIT, end = (part + 1) * steps / SPLIT;
         int chunk = i % w.chunks, plane = i / w.chunks % w.planes, tap = i / w.chunks / w.planes;
-        int r = t.row0 + tap / t.taps_in_row, q = t.column0 + tap % t.taps_in_row;
+        int r = TAPS > 1 ? 0 : t.row0 + tap / t.taps_in_row, q = t.column0 + tap % t.taps_in_row;
         for (; i < end; i++) {
             barrier_wait(empty + 8 * s, phase);
             uint32_t a = stages + s * L::STAGE, bar = full + 8 * s;
-            barrier_expect(bar, L::STAGE);
+            barrier_expect(bar, w.step_bytes);
             tma_load(a, &w.in, bar, chunk * L::DEPTH, t.x * w.s.stride_w - w.s.pad_left + q * w.s.dil_w,
                      t.y * w.s.stride_h - w.s.pad_top + r * w.s.dil_h, t.n + plane - w.before);
-            tma_load(a + L::A_BYTES, &w.weights, bar, chunk * L::DEPTH, (r * w.s.kw + q) * w.planes + plane, t.n * w.weights_image + t.channel);
+#pragma unroll
+            for (int k = 0; k < TAPS; k++)
+                tma_load(a + L::A_BYTES + k * L::B_TAP, &w.weights, bar, chunk * L::DEPTH, ((r + k) * w.s.kw + q) * w.planes + plane,
+                         t.n * w.weights_image + t.channel);
             if (++s == L::STAGES)
                 s = 0, phase ^= 1;
             if (++chunk < w.chunks) // no divisions here: this thread alone feeds the tensor cores
@@ -104,10 +116,11 @@ __device__ static void produce(const work &w, uint32_t stages, uint32_t full, ui
 }
 
 // The sums of a tile: each warpgroup has BLOCKS times 64 pixels.
-template <typename T, class L, int BLOCKS, int N>
+template <typename T, class L, int BLOCKS, int N, int TAPS>
 __device__ static inline void multiply(float (&d)[BLOCKS][N / 2], uint32_t stages, uint32_t full, uint32_t empty, int steps, int &s,
-                                       uint32_t &phase, int group, int lane)
+                                       uint32_t &phase, int group, int lane, uint32_t tap_rows)
 {
+    constexpr int EACH = L::DEPTH / 16;
     int before = -1;
     for (int i = 0; i < steps; i++) {
         barrier_wait(full + 8 * s, phase);
@@ -115,10 +128,11 @@ __device__ static inline void multiply(float (&d)[BLOCKS][N / 2], uint32_t stage
         uint64_t b = tile_descriptor<L::DEPTH>(stages + s * L::STAGE + L::A_BYTES);
         wgmma_fence();
 #pragma unroll
-        for (int k = 0; k < L::DEPTH / 16; k++)
+        for (int k = 0; k < TAPS * EACH; k++)
 #pragma unroll
             for (int m = 0; m < BLOCKS; m++)
-                wgmma<T>(d[m], a + m * (64 * L::DEPTH * 2 / 16) + 2 * k, b + 2 * k, i || k);
+                wgmma<T>(d[m], a + k / EACH * (tap_rows * L::DEPTH * 2 / 16) + m * (64 * L::DEPTH * 2 / 16) + k % EACH * 2,
+                         b + k / EACH * (L::B_TAP / 16) + k % EACH * 2, i || k);
         wgmma_commit();
         wgmma_wait<1>();
         if (before >= 0 && lane == 0)
@@ -315,7 +329,7 @@ __device__ static inline void store_tile(const work &w, const tile &t, const pla
         }
 }
 
-template <typename T, class L, int BLOCKS, int N, int SPLIT>
+template <typename T, class L, int BLOCKS, int N, int SPLIT, int TAPS>
 __device__ static void consume(const work &w, uint32_t stages, uint32_t full, uint32_t empty, const place &p)
 {
     int s = 0, turn = 0, cluster = blockIdx.x / SPLIT, clusters = gridDim.x / SPLIT, part = SPLIT > 1 ? cluster_rank() : 0;
@@ -332,8 +346,9 @@ __device__ static void consume(const work &w, uint32_t stages, uint32_t full, ui
         if (w.has_add && p.thread == 0)
             fetch_next<BLOCKS, N, SPLIT>(w, t, p, part, a); // comes while the sums are made
         named_barrier(1 + p.group, 128);
-        int steps = t.rows * t.taps_in_row * w.planes * w.chunks;
-        multiply<T, L, BLOCKS, N>(d, stages, full, empty, (part + 1) * steps / SPLIT - part * steps / SPLIT, s, phase, p.group, p.lane);
+        int steps = steps_of<TAPS>(w, t);
+        multiply<T, L, BLOCKS, N, TAPS>(d, stages, full, empty, (part + 1) * steps / SPLIT - part * steps / SPLIT, s, phase, p.group, p.lane,
+                                        w.tap_rows);
         if (SPLIT > 1)
             meet<BLOCKS, N, SPLIT>(d, stages, p, part);
         store_tile<T, BLOCKS, N, SPLIT>(w, t, p, d, part, a, turn);
@@ -343,10 +358,11 @@ __device__ static void consume(const work &w, uint32_t stages, uint32_t full, ui
 }
 #endif
 
-template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH> __global__ void __launch_bounds__(THREADS, 1) conv_tma(const __grid_constant__ work w)
+template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH, int TAPS>
+__global__ void __launch_bounds__(THREADS, 1) conv_tma(const __grid_constant__ work w)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    typedef layout<BLOCKS, N, DEPTH> L;
+    typedef layout<BLOCKS, N, DEPTH, TAPS> L;
     extern __shared__ uint8_t raw[];
     uint32_t start = shared_at(raw), stages = (start + 1023) & ~1023u, staging = stages + L::STAGES * L::STAGE;
     uint32_t biases = staging + L::STAGING, full = biases + L::BIASES, empty = full + 8 * L::STAGES, added = empty + 8 * L::STAGES;
@@ -366,7 +382,7 @@ template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH> __global__ void _
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == 0)
-            produce<L, SPLIT>(w, stages, full, empty, N);
+            produce<L, SPLIT, TAPS>(w, stages, full, empty, N);
         if (SPLIT > 1) { // as meet()
             __syncwarp();
             cluster_sync();
@@ -377,7 +393,7 @@ template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH> __global__ void _
         int group = threadIdx.x / 128 - 1;
         place p = {group, (int)threadIdx.x / 32 % 4, (int)threadIdx.x % 32, (int)threadIdx.x % 128, staging + group * 2 * L::CHUNK,
                    added + group * 16, reinterpret_cast<float *>(raw + (biases - start)) + group * N};
-        consume<T, L, BLOCKS, N, SPLIT>(w, stages, full, empty, p);
+        consume<T, L, BLOCKS, N, SPLIT, TAPS>(w, stages, full, empty, p);
     }
 #endif
 }
@@ -393,8 +409,9 @@ static bool encode_picture(CUtensorMap *map, const tachy_nn_tensor *t, int c, in
 static int least(int a, int b) { return a < b ? a : b; }
 
 // The box of `pixels` pixels with the fewest tiles; among equals the squarest, whose padding is skipped soonest. From
-// one image if each has its own weights; what is stored at once is, if one image is added to all.
-static void choose_tile(work *w, int pixels, int n)
+// one image if each has its own weights; what is stored at once is, if one image is added to all. `taps` above each other share a
+// box of at most `rows` pixels, whose rows are whole swizzles of 8. False: there is none.
+static bool choose_tile(work *w, int pixels, int n, int taps, int rows)
 {
     int64_t best = INT64_MAX;
     for (int tn = 1; tn <= pixels && tn < (w->weights_image ? 2 : 2 * n); tn *= 2)
@@ -402,12 +419,17 @@ static void choose_tile(work *w, int pixels, int n)
             int tw = pixels / th / tn;
             if (tw * w->s.stride_w > 256 || th * w->s.stride_h > 256 || (w->add_one && tw * th < 64))
                 continue;
+            if (taps > 1 && (tn > 1 || tw % 8 || (th + (taps - 1) * w->s.dil_h) * tw > rows))
+                continue;
             int64_t tiles = (int64_t)parts(w->out_w, tw) * parts(w->out_h, th) * parts(n, tn);
             int64_t cost = tiles * 1024 + (tw > th ? tw / th : th / tw) + tn * 64;
             if (cost < best)
                 best = cost, w->tw = tw, w->th = th, w->tn = tn;
         }
+    if (best == INT64_MAX)
+        return false;
     w->tiles_x = parts(w->out_w, w->tw), w->tiles_y = parts(w->out_h, w->th), w->tiles_n = parts(n, w->tn);
+    return true;
 }
 
 // Taps of an image's i-th tile.
@@ -441,10 +463,10 @@ static bool may_split(const work *w, int64_t tiles, int split, int sms)
     return fits;
 }
 
-template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH = 64> static int launch(const tachy_nn_conv *a, cuda_stream stream)
+template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH = 64, int TAPS = 1> static int launch(const tachy_nn_conv *a, cuda_stream stream)
 {
-    typedef layout<BLOCKS, N, DEPTH> L;
-    static_assert(L::STAGES >= 4 && L::BYTES <= SHARED, "shared memory");
+    typedef layout<BLOCKS, N, DEPTH, TAPS> L;
+    static_assert(L::STAGES * TAPS >= 4 && L::BYTES <= SHARED, "shared memory");
     work w;
     w.s = a->shape;
     const tachy_conv_shape *s = &w.s;
@@ -454,8 +476,10 @@ template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH = 64> static int l
     w.add_one = w.has_add && !a->epilogue.add.image && s->n > 1;
     w.weights_image = a->weights_image ? s->cout : 0;
     w.planes = a->planes > 1 ? a->planes : 1, w.before = a->planes > 1 ? a->before : 0;
-    choose_tile(&w, L::PIXELS, s->n);
+    if ((TAPS > 1 && (s->kh != TAPS || s->stride_h > 1 || s->stride_w > 1 || w.planes > 1)) || !choose_tile(&w, L::PIXELS, s->n, TAPS, L::ROWS))
+        return cudaErrorInvalidValue;
     order_tiles(&w);
+    w.tap_rows = (uint32_t)(s->dil_h * w.tw);
     w.columns = parts(s->cout, N), w.chunks = parts(s->cin, DEPTH);
     int64_t tiles = (int64_t)w.tiles_x * w.tiles_y * w.tiles_n * w.columns;
     int sms = attribute(cudaDevAttrMultiProcessorCount);
@@ -464,8 +488,9 @@ template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH = 64> static int l
         return cudaErrorInvalidValue;
     w.tiles = (int)tiles;
     // Unit that a warpgroup stores at once: 64 pixels of the box, in its order.
-    int box[3] = {w.tw, w.th, w.tn}, part[3] = {least(w.tw, 64), 1, 1};
+    int box[3] = {w.tw, w.th + (TAPS - 1) * s->dil_h, w.tn}, part[3] = {least(w.tw, 64), 1, 1};
     part[1] = least(w.th, 64 / part[0]), part[2] = 64 / part[0] / part[1];
+    w.step_bytes = (uint32_t)(box[0] * box[1] * box[2] * DEPTH * 2 + L::B_BYTES);
     const int taps = s->kh * s->kw * w.planes;
     int64_t size[3] = {s->cin, taps, (int64_t)s->cout * (a->weights_image ? s->n : 1)}, row = (s->cin + 7) / 8 * 8;
     int64_t stride[3] = {1, row, row * taps};
@@ -475,7 +500,7 @@ template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH = 64> static int l
         !encode_picture(&w.out, &a->out, s->cout, w.out_w, w.out_h, s->n, 64, part, 1, 1) ||
         !encode_picture(&w.add, w.has_add ? &a->epilogue.add : &a->out, s->cout, w.out_w, w.out_h, w.add_one ? 1 : s->n, 64, part, 1, 1))
         return cudaErrorInvalidValue;
-    cudaError_t err = cudaFuncSetAttribute(conv_tma<T, BLOCKS, N, SPLIT, DEPTH>, cudaFuncAttributeMaxDynamicSharedMemorySize, L::BYTES);
+    cudaError_t err = cudaFuncSetAttribute(conv_tma<T, BLOCKS, N, SPLIT, DEPTH, TAPS>, cudaFuncAttributeMaxDynamicSharedMemorySize, L::BYTES);
     if (err != cudaSuccess)
         return taken(err);
     cudaLaunchConfig_t c = {};
@@ -484,7 +509,7 @@ template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH = 64> static int l
     cluster.val.clusterDim.x = SPLIT, cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
     c.gridDim = dim3((unsigned)least((int)tiles, sms / SPLIT) * SPLIT);
     c.blockDim = dim3(THREADS), c.dynamicSmemBytes = L::BYTES, c.stream = on(stream), c.attrs = &cluster, c.numAttrs = 1;
-    return taken(cudaLaunchKernelEx(&c, conv_tma<T, BLOCKS, N, SPLIT, DEPTH>, w));
+    return taken(cudaLaunchKernelEx(&c, conv_tma<T, BLOCKS, N, SPLIT, DEPTH, TAPS>, w));
 }
 
 template <typename T> static int launch_variant(const tachy_nn_conv *a, cuda_stream stream)
@@ -493,7 +518,7 @@ template <typename T> static int launch_variant(const tachy_nn_conv *a, cuda_str
         launch<T, 1, 256, 1>, launch<T, 2, 128, 1>, launch<T, 1, 128, 1>, launch<T, 2, 64, 1>, launch<T, 1, 64, 1>,
         launch<T, 1, 256, 2>, launch<T, 1, 256, 4>, launch<T, 1, 128, 2>, launch<T, 2, 128, 2>, launch<T, 2, 128, 4>,
         launch<T, 2, 64, 1, 32>, launch<T, 1, 64, 1, 32>, launch<T, 2, 128, 1, 32>,
-        launch<T, 1, 128, 4>, launch<T, 1, 64, 2>,  launch<T, 1, 64, 4>,
+        launch<T, 1, 128, 4>, launch<T, 1, 64, 2>,  launch<T, 1, 64, 4>, launch<T, 2, 64, 1, 64, 3>,
     };
     return variants[a->variant](a, stream);
 }

@@ -18,12 +18,13 @@ static void add(struct ways *w, enum cuda_conv kernel, int variants)
 }
 
 // Tiles of conv_tma's variants: 128 `blocks` pixels by `columns` channels, shared by `split` blocks of threads, with `depth` input
-// channels in a step. Variants beyond these are asked last.
+// channels in a step, in which `taps` above each other share the pixels. Variants beyond these are asked last.
 static const struct tma_tile {
-    int blocks, columns, split, depth;
-} tma_tiles[] = {{1, 256, 1, 64}, {2, 128, 1, 64}, {1, 128, 1, 64}, {2, 64, 1, 64},  {1, 64, 1, 64}, {1, 256, 2, 64}, {1, 256, 4, 64},
-                 {1, 128, 2, 64}, {2, 128, 2, 64}, {2, 128, 4, 64}, {2, 64, 1, 32}, {1, 64, 1, 32}, {2, 128, 1, 32},
-                 {1, 128, 4, 64}, {1, 64, 2, 64},  {1, 64, 4, 64}};
+    int blocks, columns, split, depth, taps;
+} tma_tiles[] = {{1, 256, 1, 64, 1}, {2, 128, 1, 64, 1}, {1, 128, 1, 64, 1}, {2, 64, 1, 64, 1}, {1, 64, 1, 64, 1},
+                 {1, 256, 2, 64, 1}, {1, 256, 4, 64, 1}, {1, 128, 2, 64, 1}, {2, 128, 2, 64, 1}, {2, 128, 4, 64, 1},
+                 {2, 64, 1, 32, 1}, {1, 64, 1, 32, 1}, {2, 128, 1, 32, 1}, {1, 128, 4, 64, 1}, {1, 64, 2, 64, 1},
+                 {1, 64, 4, 64, 1}, {2, 64, 1, 64, 3}};
 
 // About how long a variant takes, in us: rounds of tiles over the multiprocessors, each as long as its steps of `depth`
 // channels take to multiply or to load, whichever is longer. The rates are an H200's for one multiprocessor.
@@ -35,7 +36,10 @@ static double tma_time(const struct tachy_conv_shape *s, int planes, const struc
     int64_t pixels = s->n * h * w, rows = 128 * t->blocks;
     int64_t tiles = (pixels + rows - 1) / rows * ((s->cout + t->columns - 1) / t->columns) * t->split;
     int64_t steps = ((s->cin + t->depth - 1) / t->depth * s->kh * s->kw * planes + t->split - 1) / t->split;
-    double multiply = 2.0 * (double)rows * t->columns * t->depth / flops, load = (double)(rows + t->columns) * t->depth * 2 / bytes;
+    double loaded = t->taps > 1 ? (double)(rows + 32) / t->taps : (double)rows; // pixels a tap
+    double multiply = 2.0 * (double)rows * t->columns * t->depth / flops, load = (loaded + t->columns) * t->depth * 2 / bytes;
+    if (t->taps > 1 && (s->kh != t->taps || s->stride_h > 1 || s->stride_w > 1))
+        return 1e30; // refused
     double tile = (double)steps * (TACHY_MAX(multiply, load) + a_step) + a_tile * t->blocks * t->columns / 128;
     return (double)((tiles + sms - 1) / sms) * tile;
 }
