@@ -309,7 +309,8 @@ static void attention(struct check *c)
 {
     struct tachy_nn_attention a = {.outer = check_range(c, 1, 3), .inner = check_range(c, 1, 4), .queries = check_range(c, 1, 150),
                                    .keys = check_range(c, 1, check_range(c, 0, 1) ? 64 : 300), .dtype = nn_half(c)};
-    int each = check_range(c, 0, 2) ? 8 : 1, most = TACHY_NN_ATTENTION_DEPTH / each;
+    int each = check_range(c, 0, 2) ? 8 : 1, most = (check_range(c, 0, 2) ? TACHY_NN_ATTENTION_DEPTH : 32) / each;
+    a.queries = check_range(c, 0, 2) ? a.queries : check_range(c, 1, 16), a.keys = check_range(c, 0, 2) ? a.keys : check_range(c, 1, 20);
     a.depth = each * check_range(c, 1, most), a.width = each * check_range(c, 1, most);
     a.scale = check_float(c, 0.05f, 1) / sqrtf((float)a.depth);
     const int rows[] = {a.queries, a.keys, a.keys, a.queries}, columns[] = {a.depth, a.depth, a.width, a.width};
@@ -320,6 +321,7 @@ static void attention(struct check *c)
         size_t n = (size_t)(TACHY_MAX(m[i].at.row * rows[i], m[i].at.outer * a.outer));
         m[i].b = i < 3 ? nn_random(c, n, a.dtype, i < 2 ? -2 : -1, i < 2 ? 2 : 1) : nn_poison(c, n, a.dtype);
         m[i].at.data = m[i].b.at;
+        m[i].at.outer = i < 3 && check_range(c, 0, 2) == 0 ? 0 : m[i].at.outer; // one for all
         *to[i] = m[i].at;
     }
     check_gpu_launched(c, KERNELS->attention(&a, c->gpu->stream), "attention");
