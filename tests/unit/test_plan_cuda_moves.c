@@ -27,6 +27,48 @@ static void attention(void)
     tachy_graph_add_output(g, make(TACHY_OP_MATMUL, product, value(2, SHAPE(10, 16)), y, numbers(2, SHAPE(16, 16)), NULL));
 }
 
+// Heads out of the input's first rows: `of` matrices of rows by two times 8 columns, rows or, `across`, columns first.
+static struct tachy_value *heads(struct tachy_value *x, int of, int rows, bool across)
+{
+    const struct tachy_plan_attr none = {0}, product = {.matmul = {.alpha = 1}}, first = {.slice = {.step = {1, 1}}};
+    struct tachy_plan_attr turn = {.perm = {0, 2, across ? 3 : 1, across ? 1 : 3}};
+    struct tachy_value *y = make(TACHY_OP_SLICE, first, value(2, SHAPE(of * rows, 16)), x, NULL, NULL);
+    y = make(TACHY_OP_MATMUL, product, value(2, SHAPE(of * rows, 16)), y, numbers(2, SHAPE(16, 16)), NULL);
+    y = make(TACHY_OP_RESHAPE, none, VALUE(of, rows, 2, 8), y, NULL, NULL);
+    return make(TACHY_OP_TRANSPOSE, turn, across ? VALUE(of, 2, 8, rows) : VALUE(of, 2, rows, 8), y, NULL, NULL);
+}
+
+static void attention_of(int queries, int nb_queries, int keys, int nb_keys)
+{
+    const struct tachy_plan_attr product = {.matmul = {.alpha = 1}}, last = {.axis = 3};
+    begin();
+    struct tachy_value *x = input(2, SHAPE(27, 16)), *q = heads(x, queries, nb_queries, false), *k = heads(x, keys, nb_keys, true);
+    struct tachy_value *y = make(TACHY_OP_MATMUL, product, VALUE(3, 2, nb_queries, nb_keys), q, k, NULL);
+    y = make(TACHY_OP_SOFTMAX, last, like(y), y, NULL, NULL);
+    tachy_graph_add_output(g, make(TACHY_OP_MATMUL, product, VALUE(3, 2, nb_queries, 8), y, heads(x, keys, nb_keys, false), NULL));
+}
+static void prompts_to_picture(void) { attention_of(3, 4, 1, 9); }
+static void picture_to_prompts(void) { attention_of(1, 9, 3, 4); }
+
+// What is one for the whole batch is read for each, not repeated.
+TEST(attention_with_one_side_alone)
+{
+    const struct tachy_plan_params params = {.kernels = &host_kernels, .precision = TACHY_PLAN_FP16};
+    void (*const builds[])(void) = {prompts_to_picture, picture_to_prompts};
+    for (int i = 0; i < 2; i++) {
+        float *want = expected(builds[i]), *half = on_gpu(builds[i], TACHY_PLAN_FP16);
+        CHECK(off(half, want, i ? 432 : 192) < 5e-3);
+        free(want);
+        free(half);
+        builds[i]();
+        struct tachy_plan *p = opened(&params);
+        CHECK_INT(steps_of(p, CUDA_ATTENTION), 1);
+        CHECK_INT(steps_of(p, CUDA_SOFTMAX) + steps_of(p, CUDA_GEMM), 0);
+        tachy_plan_close(&p);
+        tachy_graph_close(&g);
+    }
+}
+
 // Products read queries, keys and values where the first one wrote them. In float16 three of the steps are one.
 TEST(attention_in_place)
 {
@@ -360,5 +402,5 @@ TEST(few_channels)
 }
 
 TEST_MAIN(TEST_CASE(few_channels), TEST_CASE(volumes_sampled_where_they_lie),
-          TEST_CASE(attention_in_place), TEST_CASE(transformer_layer), TEST_CASE(products_of_moved_parts),
+          TEST_CASE(attention_in_place), TEST_CASE(attention_with_one_side_alone), TEST_CASE(transformer_layer), TEST_CASE(products_of_moved_parts),
           TEST_CASE(volumes_stay_turned))

@@ -5,10 +5,13 @@
 // Attention in 16-bit floats: the product of queries and keys, its softmax and the product with the values are one step,
 // and the scores have no memory. Float32, and what the kernel does not take, stays three steps.
 
-static bool is_computed(const struct tachy_value *v, const struct tachy_value *like)
+// Matrices that were computed, one for each of the product's or the same for all along a dimension.
+static bool is_computed(const struct tachy_value *v, const struct tachy_value *product)
 {
-    return !v->data && !v->nhwc && v->dtype == like->dtype && v->rank == like->rank &&
-           !memcmp(v->shape, like->shape, sizeof(*v->shape) * (size_t)(like->rank - 2));
+    bool fits = !v->data && !v->nhwc && v->dtype == product->dtype && v->rank == product->rank;
+    for (int d = 0; d < product->rank - 2; d++)
+        fits = fits && (v->shape[d] == 1 || v->shape[d] == product->shape[d]);
+    return fits;
 }
 
 static bool is_plain(const struct tachy_node *n)
