@@ -155,7 +155,7 @@ template <typename T, int V, int TEAM> __global__ void __launch_bounds__(TEAM_TH
     read_row<T, V>(v, at<const T>(a.in) + t.row * a.in_row, t, a.n, 0);
     if (a.add) {
         float more[PIECES][V];
-        read_row<T, V>(more, at<const T>(a.add) + t.row % a.add_rows * a.add_row, t, a.n, 0);
+        read_row<T, V>(more, at<const T>(a.add) + (uint32_t)t.row % (uint32_t)a.add_rows * a.add_row, t, a.n, 0);
 #pragma unroll
         for (int k = 0; k < PIECES; k++)
 #pragma unroll
@@ -204,23 +204,26 @@ static int vector_of(int64_t n, int64_t in_row, int64_t out_row, cuda_address in
 template <int TEAM> static unsigned team_blocks(int64_t rows) { return (unsigned)((rows * TEAM + TEAM_THREADS<TEAM> - 1) / TEAM_THREADS<TEAM>); }
 
 // Calls launch(vector, team) with what suits rows of n. False: nothing does.
-template <typename L> static bool in_teams(int64_t n, int v, L launch)
+template <typename L> static bool in_teams(int64_t rows, int64_t n, int v, L launch)
 {
+    enum { MANY = 1 << 17 }; // threads that keep a chip busy: beyond, each has as many pieces as it can
     int64_t pieces = v ? n / v : INT32_MAX;
-    auto with = [&](auto vector) {
-        if (pieces <= PIECES)
-            launch(vector, std::integral_constant<int, 1>());
-        else if (pieces <= 8)
-            launch(vector, std::integral_constant<int, 8>());
-        else if (pieces <= 16)
-            launch(vector, std::integral_constant<int, 16>());
-        else if (pieces <= 32 * PIECES)
-            launch(vector, std::integral_constant<int, 32>());
-        else
-            launch(vector, std::integral_constant<int, BLOCK>());
-    };
     if (pieces > (int64_t)BLOCK * PIECES)
         return false;
+    int team = pieces <= PIECES ? 1 : pieces <= 8 ? 8 : pieces <= 16 ? 16 : pieces <= 32 * PIECES ? 32 : BLOCK;
+    while (team > 1 && team <= 32 && pieces <= team / 2 * PIECES && rows * (team / 2) >= MANY)
+        team /= 2;
+    auto with = [&](auto vector) {
+        switch (team) {
+        case 1: return launch(vector, std::integral_constant<int, 1>());
+        case 2: return launch(vector, std::integral_constant<int, 2>());
+        case 4: return launch(vector, std::integral_constant<int, 4>());
+        case 8: return launch(vector, std::integral_constant<int, 8>());
+        case 16: return launch(vector, std::integral_constant<int, 16>());
+        case 32: return launch(vector, std::integral_constant<int, 32>());
+        default: return launch(vector, std::integral_constant<int, BLOCK>());
+        }
+    };
     if (v == 8)
         with(std::integral_constant<int, 8>());
     else if (v == 4)
@@ -361,7 +364,7 @@ template <typename T, typename U> static int launch(const tachy_nn_softmax *a, c
         return cudaErrorInvalidValue;
     const bool side = a->inner == 1 && a->in_step == 1 && a->out_step == 1 && !a->log && a->outer <= INT32_MAX;
     const int v = side ? vector_of(a->n, a->in_outer, a->out_outer, a->in, a->out, sizeof(T), sizeof(U)) : 0;
-    if (in_teams(a->n, v, [&](auto vector, auto team) {
+    if (in_teams(rows, a->n, v, [&](auto vector, auto team) {
             softmax_rows<T, U, vector(), team()><<<team_blocks<team()>(rows), TEAM_THREADS<team()>, 0, on(stream)>>>(*a);
         }))
         return cudaGetLastError();
@@ -403,8 +406,8 @@ int tachy_nn_run_layer_norm(const struct tachy_nn_layer_norm *a, cuda_stream str
         }
         int v = vector_of(a->n, a->in_row, a->out_row, a->in, a->out, sizeof(T), sizeof(T));
         int w = a->add ? vector_of(a->n, a->add_row, a->out_row, a->add, a->out, sizeof(T), sizeof(T)) : v;
-        v = (a->scale | a->shift) % 16 ? 0 : w < v ? w : v;
-        if (in_teams(a->n, v, [&](auto vector, auto team) {
+        v = (a->scale | a->shift) % 16 || a->rows > INT32_MAX ? 0 : w < v ? w : v;
+        if (in_teams(a->rows, a->n, v, [&](auto vector, auto team) {
                 layer_norm_rows<T, vector(), team()><<<team_blocks<team()>(a->rows), TEAM_THREADS<team()>, 0, on(stream)>>>(*a);
             }))
             return (int)cudaGetLastError();
