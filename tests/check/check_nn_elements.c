@@ -338,6 +338,72 @@ static void attention(struct check *c)
         free(m[i].dense.data), nn_close(c, &m[i].b);
 }
 
+// Operand `k` of a chain, dense in the order of its dimensions or with the first two swapped, perhaps repeated along some.
+static struct nn_buffer lay_operand(struct check *c, const struct tachy_nn_pointwise *p, struct tachy_nn_operand *o, int k)
+{
+    const int order[2][4] = {{5, 4, 3, 2}, {5, 4, 2, 3}}, way = k >= 0 ? check_range(c, 0, 1) : 0;
+    int64_t n = 1;
+    for (int i = 0; i < 4; i++) {
+        int d = order[way][i];
+        bool repeats = k > 0 && check_range(c, 0, 4) == 0;
+        o->stride[d] = repeats ? 0 : n;
+        n *= repeats ? 1 : p->shape[d];
+    }
+    struct nn_buffer b = k < 0 ? nn_poison(c, (size_t)n, o->dtype) : nn_random(c, (size_t)n, o->dtype, -2, 2);
+    o->data = b.at;
+    return b;
+}
+
+static int64_t place_of(const struct tachy_nn_pointwise *p, const struct tachy_nn_operand *o, int64_t i)
+{
+    int64_t at = 0;
+    for (int d = TACHY_NN_RANK - 1; d >= 0; i /= p->shape[d], d--)
+        at += i % p->shape[d] * o->stride[d];
+    return at;
+}
+
+// Sums and products of up to three operands, a function, and what was kept before it.
+static void pointwise(struct check *c)
+{
+    const bool large = check_range(c, 0, 19) == 0; // what a thread has several vectors of
+    const enum tachy_dtype t = large ? nn_half(c) : nn_floats(c);
+    const int inner = check_range(c, 0, 2) ? 8 * check_range(c, 1, 6) : check_range(c, 1, 30);
+    struct tachy_nn_pointwise p = {.shape = {1, 1, check_range(c, 1, 5), check_range(c, 1, 6), check_range(c, 1, 9), inner},
+                                   .nb_in = check_range(c, 1, 3), .out.dtype = t};
+    if (large)
+        p.shape[2] = check_range(c, 4, 7), p.shape[3] = 35, p.shape[4] = check_range(c, 940, 970), p.shape[5] = 32;
+    struct nn_buffer in[3], out = lay_operand(c, &p, &p.out, -1);
+    for (int k = 0; k < p.nb_in; k++) {
+        p.in[k].dtype = (large && k < 2) || check_range(c, 0, 4) ? t : TACHY_F32;
+        in[k] = lay_operand(c, &p, &p.in[k], k);
+        if (k)
+            p.steps[p.nb_steps++] = (struct tachy_nn_step){TACHY_NN_BINARY, check_range(c, 0, 1) ? TACHY_BINARY_ADD : TACHY_BINARY_MUL, (unsigned char)k, 0, 0};
+    }
+    const bool kept = check_range(c, 0, 1);
+    if (kept)
+        p.steps[p.nb_steps++] = (struct tachy_nn_step){.kind = TACHY_NN_KEEP};
+    p.steps[p.nb_steps++] = (struct tachy_nn_step){.kind = TACHY_NN_ACT, .what = TACHY_ACT_SIGMOID};
+    if (kept)
+        p.steps[p.nb_steps++] = (struct tachy_nn_step){TACHY_NN_BINARY, TACHY_BINARY_MUL, TACHY_NN_KEPT, 0, 0};
+    check_gpu_launched(c, KERNELS->pointwise(&p, c->gpu->stream), "pointwise");
+    nn_get(c, &out);
+    struct tachy_view got = tachy_view_dense(out.value, 1, 1, 1, (int)out.n), want = tachy_view_dense(malloc(out.n * sizeof(float)), 1, 1, 1, (int)out.n);
+    for (size_t i = 0; i < out.n; i++) {
+        float v = in[0].value[place_of(&p, &p.in[0], (int64_t)i)];
+        for (int k = 1; k < p.nb_in; k++) {
+            float o = in[k].value[place_of(&p, &p.in[k], (int64_t)i)];
+            v = p.steps[k - 1].what == TACHY_BINARY_ADD ? v + o : v * o;
+        }
+        float s = 1 / (1 + expf(-v));
+        want.data[i] = kept ? s * v : s;
+    }
+    double worst = nn_worst(&got, &want, nn_rounding(t) + 4e-6);
+    check_case(c, worst < 1e-5, "pointwise %dx%dx%dx%d of %d, kept %d: off by %g", (int)p.shape[2], (int)p.shape[3], (int)p.shape[4], (int)p.shape[5], p.nb_in, kept, worst);
+    free(want.data), nn_close(c, &out);
+    for (int k = 0; k < p.nb_in; k++)
+        nn_close(c, &in[k]);
+}
+
 static void layer_norm(struct check *c)
 {
     const bool wide = check_range(c, 0, 2) == 0, whole = wide || check_range(c, 0, 1); // rows that a block has; vectors
@@ -524,7 +590,7 @@ static void bench_attention(struct check *c)
 
 static void run(struct check *c)
 {
-    static void (*const each[])(struct check *) = {pool, cubic, interpolate, transpose, reduce, softmax, arg, attention, layer_norm, squeeze};
+    static void (*const each[])(struct check *) = {pool, cubic, interpolate, transpose, reduce, softmax, arg, attention, pointwise, layer_norm, squeeze};
     for (size_t k = 0; k < TACHY_ARRAY_SIZE(each); k++)
         for (int i = 0; i < check_times(c, 80); i++)
             each[k](c);

@@ -233,7 +233,39 @@ template <int V, typename I> __device__ static inline void step(const tachy_nn_p
     }
 }
 
-template <int V, typename I>
+// Sums, products, and functions that convolutions end in. Nothing is called, so that all stays in registers.
+static bool is_plain(const tachy_nn_pointwise *p)
+{
+    bool plain = true;
+    for (int i = 0; i < p->nb_steps; i++) {
+        const tachy_nn_step *s = &p->steps[i];
+        bool sums = s->kind == TACHY_NN_BINARY && (s->what == TACHY_BINARY_ADD || s->what == TACHY_BINARY_SUB || s->what == TACHY_BINARY_MUL);
+        plain = plain && (sums || s->kind == TACHY_NN_KEEP || (s->kind == TACHY_NN_ACT && is_common((tachy_act_kind)s->what)));
+    }
+    return plain;
+}
+// other(o, k): reads operand k's V values.
+template <int V, typename F> __device__ static inline void plain_step(const tachy_nn_step &s, float (&v)[V], float (&kept)[V], F other)
+{
+    float o[V];
+    if (s.kind == TACHY_NN_ACT) {
+        tachy_nn_act act = {(tachy_act_kind)s.what, s.a, s.b, 0};
+        activate_common<V>(act, v);
+        return;
+    }
+    if (s.kind == TACHY_NN_BINARY && s.operand != TACHY_NN_KEPT)
+        other(o, s.operand);
+#pragma unroll
+    for (int k = 0; k < V; k++) {
+        float with = s.operand == TACHY_NN_KEPT ? kept[k] : o[k];
+        if (s.kind == TACHY_NN_KEEP)
+            kept[k] = v[k];
+        else
+            v[k] = s.what == TACHY_BINARY_ADD ? v[k] + with : s.what == TACHY_BINARY_SUB ? v[k] - with : v[k] * with;
+    }
+}
+
+template <int V, typename I, bool PLAIN>
 __global__ void __launch_bounds__(THREADS) pointwise(const __grid_constant__ tachy_nn_pointwise p, int64_t threads, int first)
 {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
@@ -243,8 +275,53 @@ __global__ void __launch_bounds__(THREADS) pointwise(const __grid_constant__ tac
     float v[V], kept[V] = {0};
     other<V>(v, p.in[0], where);
     for (int s = 0; s < p.nb_steps; s++)
-        step<V>(p, p.steps[s], v, kept, where);
+        if constexpr (PLAIN)
+            plain_step<V>(p.steps[s], v, kept, [&](float (&o)[V], int k) { other<V>(o, p.in[k], where); });
+        else
+            step<V>(p, p.steps[s], v, kept, where);
     write<V>(p.out, where.of(p.out), v);
+}
+
+// Large tensors of 16-bit floats: a thread has AHEAD of the first dimension, and reads two operands of all of them before it computes.
+enum { AHEAD = 4, WIDE = 8 };
+template <typename T> __device__ static inline void unpack(float (&v)[WIDE], const uint4 &w)
+{
+    float2 a = floats<T>(w.x), b = floats<T>(w.y), c = floats<T>(w.z), d = floats<T>(w.w);
+    v[0] = a.x, v[1] = a.y, v[2] = b.x, v[3] = b.y, v[4] = c.x, v[5] = c.y, v[6] = d.x, v[7] = d.y;
+}
+template <typename T>
+__global__ void __launch_bounds__(THREADS) pointwise_ahead(const __grid_constant__ tachy_nn_pointwise p, int threads, int first, bool two)
+{
+    const int i = (int)(blockIdx.x * THREADS + threadIdx.x), outer = (int)blockIdx.y * AHEAD;
+    if (i >= threads)
+        return;
+    const int some = min((int)p.shape[first] - outer, (int)AHEAD);
+    const place<int32_t> where(p, i, WIDE, first + 1);
+    auto from = [&](const tachy_nn_operand &o) { return where.of(o) + outer * o.stride[first]; };
+    const T *one = at<const T>(p.in[0].data) + from(p.in[0]), *other = at<const T>(p.in[1].data) + from(p.in[1]);
+    T *to = at<T>(p.out.data) + from(p.out);
+    uint4 a[AHEAD], b[AHEAD];
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++)
+        a[u] = u < some ? *reinterpret_cast<const uint4 *>(one + u * p.in[0].stride[first]) : uint4{};
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++)
+        b[u] = two && u < some ? *reinterpret_cast<const uint4 *>(other + u * p.in[1].stride[first]) : uint4{};
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++) {
+        if (u >= some)
+            return;
+        float v[WIDE], kept[WIDE] = {0};
+        unpack<T>(v, a[u]);
+        for (int s = 0; s < p.nb_steps; s++)
+            plain_step<WIDE>(p.steps[s], v, kept, [&](float (&o)[WIDE], int k) {
+                if (k == 1 && two)
+                    unpack<T>(o, b[u]);
+                else
+                    read<WIDE>(o, p.in[k], from(p.in[k]) + u * p.in[k].stride[first]);
+            });
+        *reinterpret_cast<uint4 *>(to + u * p.out.stride[first]) = uint4{halves<T>(v[0], v[1]), halves<T>(v[2], v[3]), halves<T>(v[4], v[5]), halves<T>(v[6], v[7])};
+    }
 }
 
 // Bits as they are.
@@ -370,6 +447,31 @@ static bool sound(const tachy_nn_pointwise *p)
     return ok;
 }
 
+// True if it launched pointwise_ahead(), which wants more threads than the chip runs at once.
+static bool goes_ahead(tachy_nn_pointwise p, int64_t threads, cuda_stream stream)
+{
+    enum { MANY = 1 << 17, MOST = 65535 };
+    int first = leading(&p);
+    auto in_vectors = [&](const tachy_nn_operand *o) { return o->dtype == p.out.dtype && o->stride[RANK - 1] == 1; };
+    bool two = p.nb_in > 1 && in_vectors(&p.in[1]);
+    if (threads < MANY * AHEAD || !small(&p, threads * WIDE) || !is_plain(&p) || !in_vectors(&p.in[0]) ||
+        (p.out.dtype != TACHY_F16 && p.out.dtype != TACHY_BF16))
+        return false;
+    if (first == RANK - 1 && p.shape[first] % (AHEAD * WIDE) == 0) { // one dimension: as many parts
+        p.shape[--first] = AHEAD, p.shape[RANK - 1] /= AHEAD;
+        p.out.stride[first] = p.shape[RANK - 1];
+        for (int k = 0; k < p.nb_in; k++)
+            p.in[k].stride[first] = p.in[k].stride[RANK - 1] * p.shape[RANK - 1];
+    }
+    if (first == RANK - 1 || p.shape[first] < AHEAD || p.shape[first] > MOST)
+        return false;
+    int each = (int)(threads / p.shape[first]);
+    dim3 grid((unsigned)((each + THREADS - 1) / THREADS), (unsigned)((p.shape[first] + AHEAD - 1) / AHEAD));
+    auto kernel = p.out.dtype == TACHY_F16 ? pointwise_ahead<half16> : pointwise_ahead<bfloat16>;
+    kernel<<<grid, THREADS, 0, on(stream)>>>(p, each, first, two);
+    return true;
+}
+
 int tachy_nn_run_pointwise(const struct tachy_nn_pointwise *a, cuda_stream stream)
 {
     if (!sound(a))
@@ -394,10 +496,12 @@ int tachy_nn_run_pointwise(const struct tachy_nn_pointwise *a, cuda_stream strea
     if (blocks > INT32_MAX)
         return cudaErrorInvalidValue;
     bool near = small(&p, threads * v);
-    auto kernel = v == 8   ? near ? pointwise<8, int32_t> : pointwise<8, int64_t>
-                  : v == 4 ? near ? pointwise<4, int32_t> : pointwise<4, int64_t>
-                  : v == 2 ? near ? pointwise<2, int32_t> : pointwise<2, int64_t>
-                           : near ? pointwise<1, int32_t> : pointwise<1, int64_t>;
+    if (v == WIDE && goes_ahead(p, threads, stream))
+        return cudaGetLastError();
+    auto kernel = v == 8   ? near ? is_plain(&p) ? pointwise<8, int32_t, true> : pointwise<8, int32_t, false> : pointwise<8, int64_t, false>
+                  : v == 4 ? near ? pointwise<4, int32_t, false> : pointwise<4, int64_t, false>
+                  : v == 2 ? near ? pointwise<2, int32_t, false> : pointwise<2, int64_t, false>
+                           : near ? pointwise<1, int32_t, false> : pointwise<1, int64_t, false>;
     kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(p, threads, leading(&p));
     return cudaGetLastError();
 }
