@@ -259,6 +259,22 @@ static bool cut(struct tachy_nn_pointwise *c, const struct tachy_nn_pointwise *p
     return true;
 }
 
+void cuda_keep_moved(struct cuda_build *b)
+{
+    for (const struct tachy_node *n = b->g->first; n; n = n->next) {
+        const struct tachy_node *by = n->op == TACHY_OP_TRANSPOSE ? tachy_value_user(n->out) : NULL, *last = NULL;
+        while (by && (by->op == TACHY_OP_RESHAPE || by->op == TACHY_OP_TRANSPOSE))
+            by = tachy_value_user(by->out);
+        for (; by && (by->op == TACHY_OP_BINARY || (last && by->op == TACHY_OP_UNARY)); by = tachy_value_user(by->out))
+            last = by;
+        int behind = 0;
+        for (const struct tachy_node *m = n; last && m != last; m = m->next)
+            behind++;
+        struct plan_beside *at = &b->beside[n->out->id];
+        at->behind = TACHY_MAX(at->behind, behind);
+    }
+}
+
 // Operand `i` of the last step is what the step in front has copied, and nobody else reads it: it is read where that step reads it.
 static void absorb(struct cuda_build *b, const struct tachy_node *n, int i)
 {
