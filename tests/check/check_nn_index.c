@@ -31,7 +31,7 @@ static void dims(struct tachy_nn_operand *o, struct nn_buffer *b, int64_t s3, in
 
 struct picked {
     struct tachy_nn_index a;
-    struct nn_buffer table, index, list;
+    struct nn_buffer table, index, list, also;
 };
 
 // [p][m][q] of a list, [p][n][q] of a table, an index an element or an index for all of p and q.
@@ -61,37 +61,54 @@ static void by_lines(struct check *c, struct picked *k, int n, enum tachy_dtype 
     dims(&k->a.index, &k->index, 0, 2, 0);
 }
 
-static struct picked picked(struct check *c)
+// [m][v][q] of a list, [n][w][q] of a table: a list of indices for each of the first two.
+static void by_two(struct check *c, struct picked *k, int n, enum tachy_dtype t, enum tachy_dtype l, enum tachy_dtype i)
+{
+    int w = check_range(c, 1, 30), m = check_range(c, 1, 40), v = check_range(c, 1, 20), q = check_range(c, 1, 50);
+    k->table = nn_random(c, (size_t)(n * w * q), t, 0, 3);
+    k->list = nn_random(c, (size_t)(m * v * q), l, 0, 3);
+    k->index = nn_random(c, (size_t)m, i, i == TACHY_U8 ? 0 : (float)-n - 1, (float)n + 1);
+    k->also = nn_random(c, (size_t)v, i, i == TACHY_U8 ? 0 : (float)-w - 1, (float)w + 1);
+    k->a = (struct tachy_nn_index){.shape = {1, 1, 1, m, v, q}, .size = {n}, .step = {(int64_t)w * q}, .deep = 1, .also_size = w, .also_step = q};
+    dims(&k->a.table, &k->table, 0, 0, 1);
+    dims(&k->a.list, &k->list, (int64_t)v * q, q, 1);
+    dims(&k->a.index, &k->index, 1, 0, 0);
+    dims(&k->a.also, &k->also, 0, 1, 0);
+}
+
+static struct picked picked(struct check *c, bool scatters)
 {
     const enum tachy_dtype all[] = {TACHY_F32, nn_half(c), TACHY_I64, TACHY_I32, TACHY_U8, TACHY_I8};
     enum tachy_dtype t = all[check_range(c, 0, 5)], l = t, i = all[check_range(c, 2, 5)];
-    struct picked k;
+    struct picked k = {0};
     if (tachy_is_float(t))
         l = all[check_range(c, 0, 1)];
-    int n = check_range(c, 1, 60), form = check_range(c, 0, 2);
+    int n = check_range(c, 1, 60), form = check_range(c, 0, scatters ? 2 : 3);
     if (form < 2)
         along_axis(c, &k, n, form, t, l, i);
-    else
+    else if (form == 2)
         by_lines(c, &k, n, t, l, i);
+    else
+        by_two(c, &k, n, t, l, i);
     return k;
 }
 
 static void close_picked(struct check *c, struct picked *k)
 {
-    nn_close(c, &k->table), nn_close(c, &k->index), nn_close(c, &k->list);
+    nn_close(c, &k->table), nn_close(c, &k->index), nn_close(c, &k->list), nn_close(c, &k->also);
 }
 
 static void gather_or_scatter(struct check *c, bool scatters)
 {
-    struct picked k = picked(c);
+    struct picked k = picked(c, scatters);
     struct nn_buffer *out = scatters ? &k.table : &k.list;
     struct tachy_nn_index h = k.a;
     if (scatters) // products of whole numbers would be too large for their type
         h.how = k.a.how = (enum tachy_nn_scatter)check_range(c, 0, 4);
     if (scatters && k.a.how == TACHY_NN_SCATTER_MUL && out->dtype != TACHY_F32)
         h.how = k.a.how = TACHY_NN_SCATTER_SET;
-    void *table = copy_of(c, &k.table), *index = copy_of(c, &k.index), *list = copy_of(c, &k.list);
-    h.table.data = on_host(table), h.index.data = on_host(index), h.list.data = on_host(list);
+    void *table = copy_of(c, &k.table), *index = copy_of(c, &k.index), *list = copy_of(c, &k.list), *also = k.also.n ? copy_of(c, &k.also) : NULL;
+    h.table.data = on_host(table), h.index.data = on_host(index), h.list.data = on_host(list), h.also.data = on_host(also);
     check_gpu_launched(c, scatters ? KERNELS->scatter(&k.a, c->gpu->stream) : KERNELS->gather(&k.a, c->gpu->stream), "indices");
     if (scatters)
         host_scatter(&h, NULL);
@@ -102,7 +119,7 @@ static void gather_or_scatter(struct check *c, bool scatters)
     check_case(c, same, "%s %d: %dx%dx%d of %d, %s, %s, by %s: other bits", scatters ? "scatter" : "gather", k.a.how, (int)k.a.shape[3],
                (int)k.a.shape[4], (int)k.a.shape[5], (int)k.a.size[0], tachy_dtype_name(k.a.table.dtype),
                tachy_dtype_name(k.a.list.dtype), tachy_dtype_name(k.a.index.dtype));
-    free(table), free(index), free(list), free(got);
+    free(table), free(index), free(list), free(also), free(got);
     close_picked(c, &k);
 }
 

@@ -497,14 +497,19 @@ static int host_squeeze(const struct tachy_nn_squeeze *a, cuda_stream stream)
 }
 
 // The position that index `i` of a gather or scatter addresses.
+static inline int64_t host_number(int64_t k, int64_t size)
+{
+    k += k < 0 ? size : 0;
+    return k < 0 ? 0 : k < size ? k : size - 1;
+}
+
 static inline int64_t host_place(const struct tachy_nn_index *a, int64_t i)
 {
     int64_t place = host_at(a->shape, &a->table, i), from = host_at(a->shape, &a->index, i);
-    for (int d = 0; d < a->deep; d++) {
-        int64_t k = (int64_t)host_load(a->index.data, a->index.dtype, from + d * a->next);
-        k += k < 0 ? a->size[d] : 0;
-        place += (k < 0 ? 0 : k < a->size[d] ? k : a->size[d] - 1) * a->step[d];
-    }
+    for (int d = 0; d < a->deep; d++)
+        place += host_number((int64_t)host_load(a->index.data, a->index.dtype, from + d * a->next), a->size[d]) * a->step[d];
+    if (a->also.data)
+        place += host_number((int64_t)host_load(a->also.data, a->also.dtype, host_at(a->shape, &a->also, i)), a->also_size) * a->also_step;
     return place;
 }
 

@@ -299,6 +299,33 @@ static void pixels(void)
     CHECK_INT(tachy_graph_verify(g), TACHY_OK);
 }
 
+// The end of a network that makes a picture: its edges mirrored, then many channels become few.
+static void last_picture(void)
+{
+    static const int64_t rows[] = {1, 0, 1, 2, 3, 4, 3}, columns[] = {2, 1, 0, 1, 2, 3, 2, 1};
+    const struct tachy_plan_attr along_rows = {.axis = 2}, along_columns = {.axis = 3};
+    begin();
+    struct tachy_value *y = conv(input(4, SHAPE(2, 16, 5, 4)), 16, 1, true);
+    struct tachy_value *row = tachy_graph_constant(g, NULL, TACHY_I64, 1, SHAPE(7), rows), *column = tachy_graph_constant(g, NULL, TACHY_I64, 1, SHAPE(8), columns);
+    y = make(TACHY_OP_GATHER, along_rows, VALUE(2, 16, 7, 4), y, row, NULL);
+    y = make(TACHY_OP_GATHER, along_columns, VALUE(2, 16, 7, 8), y, column, NULL);
+    tachy_graph_add_output(g, unary(TACHY_PLAN_SIGMOID, conv(y, 3, 3, true)));
+}
+
+TEST(mirrored_edges_are_one_launch)
+{
+    const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
+    float *want = expected(last_picture), *half = on_gpu(last_picture, TACHY_PLAN_FP16);
+    CHECK(off(half, want, 2 * 3 * 7 * 8) < 3e-3);
+    free(want);
+    free(half);
+    last_picture();
+    struct tachy_plan *p = opened(&params);
+    CHECK_INT(steps_of(p, CUDA_GATHER), 1);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+
 TEST(pixels_of_a_first_convolution)
 {
     const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
@@ -737,7 +764,6 @@ TEST(memory_limit)
 }
 TEST_MAIN(TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(known_kernels),
           TEST_CASE(sums_share_launches), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite),
-          TEST_CASE(gates_of_a_decoder), TEST_CASE(odd_channels), TEST_CASE(pixels_of_a_first_convolution), TEST_CASE(shifts_before_padding),
-          TEST_CASE(pixels_that_were_channels),
+          TEST_CASE(gates_of_a_decoder), TEST_CASE(odd_channels), TEST_CASE(mirrored_edges_are_one_launch), TEST_CASE(pixels_of_a_first_convolution), TEST_CASE(shifts_before_padding), TEST_CASE(pixels_that_were_channels),
           TEST_CASE(pairs_of_convolutions), TEST_CASE(branches_side_by_side), TEST_CASE(precision), TEST_CASE(scale_by_channel),
           TEST_CASE(groups), TEST_CASE(half_on_a_cpu))

@@ -25,13 +25,16 @@ struct found {
     int64_t offset; // elements of the table
     uint32_t number; // of the element among those that indices can name
 };
+__device__ static inline int64_t within(int64_t i, int64_t size)
+{
+    i = i < 0 ? i + size : i;
+    return i < 0 ? 0 : i < size ? i : size - 1;
+}
 __device__ static inline found find(const tachy_nn_index &a, int64_t from)
 {
     found f = {0, 0};
     for (int d = 0; d < a.deep; d++) {
-        int64_t i = read_index(a.index, from + d * a.next);
-        i = i < 0 ? i + a.size[d] : i;
-        i = i < 0 ? 0 : i < a.size[d] ? i : a.size[d] - 1;
+        int64_t i = within(read_index(a.index, from + d * a.next), a.size[d]);
         f.offset += i * a.step[d];
         f.number = f.number * (uint32_t)a.size[d] + (uint32_t)i;
     }
@@ -40,7 +43,7 @@ __device__ static inline found find(const tachy_nn_index &a, int64_t from)
 
 // Offsets of element `i` of the dimensions `first` to `last` - 1.
 struct offsets {
-    int64_t table, index, list;
+    int64_t table, index, list, also;
 };
 __device__ static inline void walk(const tachy_nn_index &a, uint32_t i, int first, int last, offsets &o)
 {
@@ -52,6 +55,7 @@ __device__ static inline void walk(const tachy_nn_index &a, uint32_t i, int firs
         o.table += k * a.table.stride[d];
         o.index += k * a.index.stride[d];
         o.list += k * a.list.stride[d];
+        o.also += k * a.also.stride[d];
     }
 }
 
@@ -71,11 +75,14 @@ template <typename T> struct as<T, T> {
 template <typename L, typename T> __global__ void __launch_bounds__(THREADS) gather(tachy_nn_index a, uint32_t n)
 {
     uint32_t i = blockIdx.x * THREADS + threadIdx.x;
-    offsets o = {0, 0, 0};
+    offsets o = {0, 0, 0, 0};
     if (i >= n)
         return;
     walk(a, i, 0, RANK, o);
-    at<L>(a.list.data)[o.list] = as<L, T>::of(at<const T>(a.table.data)[o.table + find(a, o.index).offset]);
+    int64_t place = o.table + find(a, o.index).offset;
+    if (a.also.data)
+        place += within(read_index(a.also, o.also), a.also_size) * a.also_step;
+    at<L>(a.list.data)[o.list] = as<L, T>::of(at<const T>(a.table.data)[place]);
 }
 
 template <typename T> __device__ static inline T changed(int how, T y, T v)
@@ -101,7 +108,7 @@ __global__ void __launch_bounds__(THREADS) scatter(tachy_nn_index a, int serial,
     typedef typename number<T>::in N;
     uint64_t t = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
     uint32_t mine = (uint32_t)(t / others);
-    offsets own = {0, 0, 0};
+    offsets own = {0, 0, 0, 0};
     if (mine >= owners)
         return;
     walk(a, (uint32_t)(t % others), serial, RANK, own);
@@ -128,8 +135,9 @@ static uint32_t count(const tachy_nn_index *a)
     bool fits = a->deep >= 1 && a->deep <= TACHY_NN_DEEP;
     for (int d = 0; d < a->deep && fits; d++)
         fits = a->size[d] > 0;
-    bool whole = a->index.dtype == TACHY_I64 || a->index.dtype == TACHY_I32 || a->index.dtype == TACHY_U8 || a->index.dtype == TACHY_I8;
-    return fits && whole ? (uint32_t)n : 0;
+    auto whole = [](enum tachy_dtype t) { return t == TACHY_I64 || t == TACHY_I32 || t == TACHY_U8 || t == TACHY_I8; };
+    fits = fits && whole(a->index.dtype) && (!a->also.data || (whole(a->also.dtype) && a->also_size > 0));
+    return fits ? (uint32_t)n : 0;
 }
 
 // Elements that lie side by side in the table and in the list, and have one index, as units of up to 16 bytes: how many elements
@@ -139,7 +147,8 @@ static int widen(tachy_nn_index *a, int size)
     const int last = RANK - 1;
     int v = 16 / size;
     for (; v > 1; v /= 2) {
-        bool ok = a->shape[last] % v == 0 && a->table.stride[last] == 1 && a->list.stride[last] == 1 && a->index.stride[last] == 0;
+        bool ok = a->shape[last] % v == 0 && a->table.stride[last] == 1 && a->list.stride[last] == 1 && a->index.stride[last] == 0 &&
+                  (!a->also.data || (a->also.stride[last] == 0 && a->also_step % v == 0));
         ok = ok && a->table.data % (size * v) == 0 && a->list.data % (size * v) == 0;
         for (int d = 0; d < last && ok; d++)
             ok = a->table.stride[d] % v == 0 && a->list.stride[d] % v == 0;
@@ -154,6 +163,7 @@ static int widen(tachy_nn_index *a, int size)
             a->table.stride[d] /= v, a->list.stride[d] /= v;
         for (int d = 0; d < a->deep; d++)
             a->step[d] /= v;
+        a->also_step /= v;
     }
     return v;
 }

@@ -4,6 +4,7 @@
 // Elements addressed by indices. For every i of `shape`, with all strides in elements:
 //
 // place(i) = i * table.stride + the sum over d < deep of number(index[i * index.stride + d * next], size[d]) * step[d]
+//            + number(also[i * also.stride], also_size) * also_step, if gather has a second index
 // gather:  list[i * list.stride] = table[place(i)]
 // scatter: table[place(i)] becomes list[i * list.stride], or what `how` makes of both
 //
@@ -24,6 +25,8 @@ struct tachy_nn_index {
     struct tachy_nn_operand table, index, list;
     int64_t next, size[TACHY_NN_DEEP], step[TACHY_NN_DEEP];
     int deep; // 1 to TACHY_NN_DEEP
+    struct tachy_nn_operand also; // gather: of another axis; data 0: none
+    int64_t also_size, also_step;
     enum tachy_nn_scatter how; // of scatter
 };
 TACHY_NN_LAUNCHER(gather, tachy_nn_index)

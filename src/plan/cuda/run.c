@@ -29,7 +29,7 @@ static const uint16_t addresses[CUDA_KINDS][ADDRESSES] = {
     [CUDA_SQUEEZE] = {AT(squeeze.of[0].data), AT(squeeze.of[1].data), AT(squeeze.w0), AT(squeeze.w1), AT(squeeze.w2),
                       AT(squeeze.bias0), AT(squeeze.bias1), AT(squeeze.bias2), AT(squeeze.scale), AT(squeeze.weights),
                       AT(squeeze.scaled), AT(squeeze.between)},
-    [CUDA_GATHER] = {AT(index.table.data), AT(index.index.data), AT(index.list.data)},
+    [CUDA_GATHER] = {AT(index.table.data), AT(index.index.data), AT(index.list.data), AT(index.also.data)},
     [CUDA_SCATTER] = {AT(index.table.data), AT(index.index.data), AT(index.list.data)},
     [CUDA_TOP] = {AT(top.in), AT(top.out)},
     [CUDA_CUBIC] = {AT(cubic.in.data), AT(cubic.out.data), AT(cubic.rows), AT(cubic.columns)},

@@ -26,7 +26,7 @@ static bool resize_joins(const struct tachy_node *n)
 bool cuda_joins(const struct tachy_node *n)
 {
     struct cuda_attention a;
-    return resize_joins(n) || cuda_product_joins(n) || cuda_spreads(n) || (cuda_attends(n, &a) && n != a.end);
+    return resize_joins(n) || cuda_product_joins(n) || cuda_spreads(n) || cuda_gather_joins(n) || (cuda_attends(n, &a) && n != a.end);
 }
 
 // Weights and places along an axis, among the weights. 0: out of memory.

@@ -3,7 +3,7 @@
 
 // Steps that find or follow indices, and positions in a grid.
 
-enum { LIST, TABLE, INDEX }; // walkers: what is picked or written, what from or where to, and by what
+enum { LIST, TABLE, INDEX, ALSO }; // walkers: what is picked or written, what from or where to, and by what
 struct picking {
     struct cuda_walk w;
     int64_t next, size[TACHY_NN_DEEP], step[TACHY_NN_DEEP]; // as struct tachy_nn_index
@@ -76,7 +76,7 @@ static int emit(struct cuda_build *b, enum cuda_kind kind, struct picking *p, co
     for (int i = 0; i < 3; i++)
         if (!cuda_value(b, v[i], &at[i]))
             return TACHY_ERR_NOMEM;
-    p->w.nb = 3;
+    p->w.nb = TACHY_MAX(p->w.nb, 3);
     cuda_walk_simplify(&p->w);
     struct cuda_step *s = p->w.rank > TACHY_NN_RANK ? NULL : cuda_step(b, kind);
     if (!s)
@@ -114,8 +114,49 @@ int cuda_picked_dims(const struct tachy_node *n)
     return p.w.rank;
 }
 
+static bool picks_by_list(const struct tachy_node *n)
+{
+    return n->op == TACHY_OP_GATHER && n->in[1]->data && n->in[1]->rank == 1 && n->in[0]->dtype == n->out->dtype && n->in[0]->nhwc == n->out->nhwc;
+}
+
+bool cuda_gather_joins(const struct tachy_node *n)
+{
+    const struct tachy_node *next = n->next;
+    return picks_by_list(n) && next && picks_by_list(next) && next->in[0] == n->out && n->out->uses == 1 && n->attr.axis != next->attr.axis &&
+           !(n->prev && cuda_gather_joins(n->prev));
+}
+
+// Along two axes at once.
+static int pick_two(struct cuda_build *b, const struct tachy_node *n)
+{
+    const struct tachy_node *next = n->next;
+    struct lattice x = lattice_of(b, n->in[0]), y = lattice_of(b, next->out);
+    struct picking p = {.size = {x.v->shape[n->attr.axis]}, .step = {x.step[n->attr.axis]}, .deep = 1};
+    for (int d = 0; d < x.v->rank; d++) {
+        bool one = d == n->attr.axis, two = d == next->attr.axis;
+        p.w.step[ALSO][d] = two;
+        add_dim(&p.w, y.v->shape[d], y.step[d], one || two ? 0 : x.step[d], one);
+    }
+    struct tachy_nn_operand also = {0};
+    if (!cuda_value(b, next->in[1], &also.data))
+        return TACHY_ERR_NOMEM;
+    p.w.nb = 1 + ALSO;
+    int err = emit(b, CUDA_GATHER, &p, n->in[0], n->in[1], next->out);
+    if (err < 0)
+        return err;
+    struct tachy_nn_index *a = &b->plan->steps[b->plan->nb_steps - 1].a.index;
+    cuda_walk_operand(&a->also, &p.w, ALSO, also.data, next->in[1]->dtype);
+    a->also_size = x.v->shape[next->attr.axis];
+    a->also_step = x.step[next->attr.axis];
+    return TACHY_OK;
+}
+
 int cuda_steps_gather(struct cuda_build *b, const struct tachy_node *n)
 {
+    if (n->prev && cuda_gather_joins(n->prev))
+        return TACHY_OK;
+    if (cuda_gather_joins(n))
+        return pick_two(b, n);
     struct lattice x = lattice_of(b, n->in[0]), index = lattice_of(b, n->in[1]), y = lattice_of(b, n->out);
     struct picking p = {.deep = 1};
     if (n->op == TACHY_OP_GATHER)
