@@ -4,11 +4,12 @@
 #include "base/base.h"
 #include "plan/graph.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 // Gather, scatter and top of cuda/nn against the loops of plans without a GPU, bit for bit: what is computed is one
-// rounding each.
+// rounding each. A chain of pointwise within the rounding of its result.
 #define KERNELS tachy_nn_kernels()
 
 // A copy of the GPU's data on the host.
@@ -190,9 +191,49 @@ static void bench(struct check *c)
     nn_close(c, &in), nn_close(c, &index), nn_close(c, &list), nn_close(c, &places);
 }
 
+// An operand of [p][m][q] that may repeat along each of them.
+static struct nn_buffer repeated(struct check *c, struct tachy_nn_operand *o, int p, int m, int q, enum tachy_dtype t)
+{
+    const int whole = !check_range(c, 0, 2), kp = whole || check_range(c, 0, 1) ? p : 1, km = whole || check_range(c, 0, 1) ? m : 1;
+    const int kq = whole || check_range(c, 0, 1) ? q : 1;
+    struct nn_buffer b = nn_random(c, (size_t)(kp * km * kq), t, -1, 1);
+    dims(o, &b, kp > 1 ? km * kq : 0, km > 1 ? kq : 0, kq > 1);
+    return b;
+}
+
+static int64_t place_in(const struct tachy_nn_operand *o, int p, int m, int q) { return p * o->stride[3] + m * o->stride[4] + q * o->stride[5]; }
+
+// (a - b) c of operands that repeat, few elements side by side in some.
+static void repeats(struct check *c)
+{
+    const enum tachy_dtype types[] = {TACHY_F32, nn_half(c)};
+    const int p = check_range(c, 1, 4), m = check_range(c, 0, 1) ? 8 * check_range(c, 1, 40) : check_range(c, 1, 90), q = check_range(c, 1, 9);
+    struct tachy_nn_pointwise a = {.shape = {1, 1, 1, p, m, q}, .nb_in = 3, .nb_steps = 2};
+    struct nn_buffer in[3], out = nn_poison(c, (size_t)(p * m * q), types[check_range(c, 0, 1)]);
+    a.steps[0] = (struct tachy_nn_step){TACHY_NN_BINARY, TACHY_BINARY_SUB, 1, 0, 0};
+    a.steps[1] = (struct tachy_nn_step){TACHY_NN_BINARY, TACHY_BINARY_MUL, 2, 0, 0};
+    for (int k = 0; k < 3; k++)
+        in[k] = repeated(c, &a.in[k], p, m, q, types[check_range(c, 0, 1)]);
+    dims(&a.out, &out, m * q, q, 1);
+    check_gpu_launched(c, KERNELS->pointwise(&a, c->gpu->stream), "pointwise");
+    nn_get(c, &out);
+    double worst = 0;
+    for (int i = 0; i < p * m * q; i++) {
+        float v[3];
+        for (int k = 0; k < 3; k++)
+            v[k] = in[k].value[place_in(&a.in[k], i / q / m, i / q % m, i % q)];
+        const double want = (double)((v[0] - v[1]) * v[2]), off = fabs((double)out.value[i] - want) - fabs(want) * nn_rounding(out.dtype);
+        worst = !(off <= worst) ? off : worst;
+    }
+    check_case(c, worst < 1e-7, "pointwise of %dx%dx%d: off by %g", p, m, q, worst);
+    for (int k = 0; k < 3; k++)
+        nn_close(c, &in[k]);
+    nn_close(c, &out);
+}
+
 static void run(struct check *c)
 {
-    static void (*const each[])(struct check *) = {gather, scatter, top};
+    static void (*const each[])(struct check *) = {gather, scatter, top, repeats};
     for (size_t k = 0; k < TACHY_ARRAY_SIZE(each); k++)
         for (int i = 0; i < check_times(c, 120); i++)
             each[k](c);

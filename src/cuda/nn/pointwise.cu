@@ -176,14 +176,47 @@ template <typename I> struct place {
     }
 };
 
-// The operand's V values at this thread's place.
-template <int V, typename I> __device__ static inline void other(float (&o)[V], const tachy_nn_operand &from, const place<I> &w)
+// The innermost two dimensions as one, though some operands do not lie so: those are read one by one.
+struct folds {
+    int size; // of the innermost one
+    bool is[IN];
+    int outer[IN], inner[IN]; // strides
+};
+
+template <int V, typename T>
+__device__ static inline void read_folded(float (&v)[V], const T *p, int outer, int inner, int size, int row, int column)
 {
-    read<V>(o, from, w.of(from));
+#pragma unroll
+    for (int k = 0; k < V; k++) {
+        v[k] = (float)p[row * outer + column * inner];
+        if (++column == size)
+            column = 0, row++;
+    }
 }
 
-template <int V, typename I> __device__ static inline void step(const tachy_nn_pointwise &p, const tachy_nn_step &s, float (&v)[V],
-                                                                float (&kept)[V], const place<I> &where)
+template <int V> __device__ static void folded(float (&v)[V], const tachy_nn_operand &o, const folds &f, int k, int64_t i, int place)
+{
+    const int row = place / f.size, column = place % f.size;
+    switch (o.dtype) {
+    case TACHY_F32: return read_folded<V>(v, at<const float>(o.data) + i, f.outer[k], f.inner[k], f.size, row, column);
+    case TACHY_F16: return read_folded<V>(v, at<const __half>(o.data) + i, f.outer[k], f.inner[k], f.size, row, column);
+    default: return read_folded<V>(v, at<const __nv_bfloat16>(o.data) + i, f.outer[k], f.inner[k], f.size, row, column);
+    }
+}
+
+// The V values of operand k at this thread's place.
+template <int V, bool FOLD, typename I>
+__device__ static inline void other(float (&o)[V], const tachy_nn_pointwise &p, int k, const folds &f, const place<I> &w)
+{
+    if (FOLD && f.is[k])
+        folded<V>(o, p.in[k], f, k, w.of(p.in[k]), (int)w.at[RANK - 1]);
+    else
+        read<V>(o, p.in[k], w.of(p.in[k]));
+}
+
+template <int V, bool FOLD, typename I>
+__device__ static inline void step(const tachy_nn_pointwise &p, const tachy_nn_step &s, const folds &f, float (&v)[V], float (&kept)[V],
+                                   const place<I> &where)
 {
     float o[V], no[V];
     bool reads = s.kind != TACHY_NN_ACT && s.kind != TACHY_NN_UNARY && s.kind != TACHY_NN_KEEP;
@@ -191,7 +224,7 @@ template <int V, typename I> __device__ static inline void step(const tachy_nn_p
     for (int k = 0; k < V; k++)
         o[k] = kept[k];
     if (reads && s.operand != TACHY_NN_KEPT)
-        other<V>(o, p.in[s.operand], where);
+        other<V, FOLD>(o, p, s.operand, f, where);
     switch (s.kind) {
     case TACHY_NN_BINARY: binary<V>(s.what, v, o, false); break;
     case TACHY_NN_BINARY_SWAPPED: binary<V>(s.what, v, o, true); break;
@@ -216,7 +249,7 @@ template <int V, typename I> __device__ static inline void step(const tachy_nn_p
             v[k] = v[k] < 0 ? o[k] * v[k] : v[k];
         break;
     case TACHY_NN_SELECT:
-        other<V>(no, p.in[s.operand + 1], where);
+        other<V, FOLD>(no, p, s.operand + 1, f, where);
 #pragma unroll
         for (int k = 0; k < V; k++)
             v[k] = v[k] != 0 ? o[k] : no[k];
@@ -265,20 +298,21 @@ template <int V, typename F> __device__ static inline void plain_step(const tach
     }
 }
 
-template <int V, typename I, bool PLAIN>
-__global__ void __launch_bounds__(THREADS) pointwise(const __grid_constant__ tachy_nn_pointwise p, int64_t threads, int first)
+template <int V, typename I, bool PLAIN = false, bool FOLD = false>
+__global__ void __launch_bounds__(THREADS) pointwise(const __grid_constant__ tachy_nn_pointwise p, int64_t threads, int first,
+                                                     const __grid_constant__ folds f)
 {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= threads)
         return;
     const place<I> where(p, i, V, first);
     float v[V], kept[V] = {0};
-    other<V>(v, p.in[0], where);
+    other<V, FOLD>(v, p, 0, f, where);
     for (int s = 0; s < p.nb_steps; s++)
         if constexpr (PLAIN)
-            plain_step<V>(p.steps[s], v, kept, [&](float (&o)[V], int k) { other<V>(o, p.in[k], where); });
+            plain_step<V>(p.steps[s], v, kept, [&](float (&o)[V], int k) { other<V, FOLD>(o, p, k, f, where); });
         else
-            step<V>(p, p.steps[s], v, kept, where);
+            step<V, FOLD>(p, p.steps[s], f, v, kept, where);
     write<V>(p.out, where.of(p.out), v);
 }
 
@@ -472,37 +506,74 @@ static bool goes_ahead(tachy_nn_pointwise p, int64_t threads, cuda_stream stream
     return true;
 }
 
+// The most elements side by side that a thread can take.
+static int vector_of(const tachy_nn_pointwise *p)
+{
+    for (int v = 8; v > 1; v /= 2) {
+        bool ok = p->shape[RANK - 1] % v == 0 && fits(&p->out, v, true);
+        for (int k = 0; k < p->nb_in; k++)
+            ok = ok && fits(&p->in[k], v, false);
+        if (ok)
+            return v;
+    }
+    return 1;
+}
+
+// Makes vectors of what else would be taken one by one, since few elements lie side by side in all operands (three coordinates of each
+// position). False: it stays.
+static bool fold(tachy_nn_pointwise *p, folds *f)
+{
+    const int last = RANK - 1;
+    tachy_nn_pointwise q = *p;
+    f->size = (int)q.shape[last];
+    if (q.shape[last] > INT32_MAX / 8 || q.shape[last - 1] == 1 || !joins(&q.out, last, q.shape[last]))
+        return false;
+    for (int k = 0; k < q.nb_in; k++) {
+        tachy_nn_operand *o = &q.in[k];
+        f->is[k] = !joins(o, last, q.shape[last]);
+        f->outer[k] = (int)o->stride[last - 1], f->inner[k] = (int)o->stride[last];
+        o->stride[last - 1] = 0;
+        if (!f->is[k])
+            continue;
+        o->stride[last] = 0;
+        if (o->dtype != TACHY_F32 && o->dtype != TACHY_F16 && o->dtype != TACHY_BF16)
+            return false;
+    }
+    q.shape[last] *= q.shape[last - 1];
+    q.shape[last - 1] = 1;
+    q.out.stride[last - 1] = 0;
+    if (vector_of(&q) < 4)
+        return false;
+    *p = q;
+    return true;
+}
+
 int tachy_nn_run_pointwise(const struct tachy_nn_pointwise *a, cuda_stream stream)
 {
     if (!sound(a))
         return cudaErrorInvalidValue;
     tachy_nn_pointwise p = *a;
+    folds f = {};
     collapse(&p);
     if (!p.nb_steps && p.in[0].dtype == p.out.dtype)
         return copy_bits(&p, stream);
-    int v = 8;
-    for (; v > 1; v /= 2) {
-        bool ok = p.shape[RANK - 1] % v == 0 && fits(&p.out, v, true);
-        for (int k = 0; k < p.nb_in; k++)
-            ok = ok && fits(&p.in[k], v, false);
-        if (ok)
-            break;
-    }
     int64_t threads = 1;
     for (int d = 0; d < RANK; d++)
         threads *= p.shape[d];
+    const bool near = small(&p, threads), folded = near && vector_of(&p) == 1 && fold(&p, &f);
+    const int v = vector_of(&p);
     threads /= v;
     int64_t blocks = (threads + THREADS - 1) / THREADS;
     if (blocks > INT32_MAX)
         return cudaErrorInvalidValue;
-    bool near = small(&p, threads * v);
-    if (v == WIDE && goes_ahead(p, threads, stream))
+    if (v == WIDE && !folded && goes_ahead(p, threads, stream))
         return cudaGetLastError();
-    auto kernel = v == 8   ? near ? is_plain(&p) ? pointwise<8, int32_t, true> : pointwise<8, int32_t, false> : pointwise<8, int64_t, false>
-                  : v == 4 ? near ? pointwise<4, int32_t, false> : pointwise<4, int64_t, false>
-                  : v == 2 ? near ? pointwise<2, int32_t, false> : pointwise<2, int64_t, false>
-                           : near ? pointwise<1, int32_t, false> : pointwise<1, int64_t, false>;
-    kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(p, threads, leading(&p));
+    auto kernel = folded   ? v == 8 ? pointwise<8, int32_t, false, true> : pointwise<4, int32_t, false, true>
+                  : v == 8 ? near ? is_plain(&p) ? pointwise<8, int32_t, true> : pointwise<8, int32_t> : pointwise<8, int64_t>
+                  : v == 4 ? near ? pointwise<4, int32_t> : pointwise<4, int64_t>
+                  : v == 2 ? near ? pointwise<2, int32_t> : pointwise<2, int64_t>
+                           : near ? pointwise<1, int32_t> : pointwise<1, int64_t>;
+    kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(p, threads, leading(&p), f);
     return cudaGetLastError();
 }
 
