@@ -43,8 +43,10 @@ struct tachy_face_motion {
     tachy_face_points offset; // expression, before the turn
 };
 
+// How the portrait follows its driver.
 struct tachy_face_strength {
     float pose, expression; // 1: as the driver does
+    bool absolute; // the head is turned as the driver's is, not by what that has turned since its rest
 };
 
 // Three numbers of corners.

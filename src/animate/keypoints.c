@@ -70,9 +70,10 @@ void tachy_keypoints_drive(const struct tachy_keypoints *portrait, const struct 
                            const struct tachy_face_strength *strength, float at[TACHY_KEYPOINTS][3])
 {
     struct tachy_keypoints k = *portrait;
+    const struct tachy_keypoints *first = strength->absolute ? portrait : rest; // that head and expression begin at
     float turned[3][3];
     float from[3][3], to[3][3], own[3][3];
-    memcpy(from, rest->turn, sizeof(from));
+    memcpy(from, first->turn, sizeof(from));
     memcpy(to, now->turn, sizeof(to));
     memcpy(own, portrait->turn, sizeof(own));
     times(turned, to, from, true);
@@ -84,7 +85,7 @@ void tachy_keypoints_drive(const struct tachy_keypoints *portrait, const struct 
         k.shift[c] += (now->shift[c] - rest->shift[c]) * strength->pose;
     for (int i = 0; i < TACHY_KEYPOINTS; i++)
         for (int c = 0; c < 3; c++)
-            k.expression[i][c] += (now->expression[i][c] - rest->expression[i][c]) * strength->expression;
+            k.expression[i][c] += (now->expression[i][c] - first->expression[i][c]) * strength->expression;
     tachy_keypoints_place(&k, at);
 }
 

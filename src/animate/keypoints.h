@@ -20,7 +20,7 @@ float tachy_keypoints_angle(const float bins[TACHY_ANGLE_BINS]);
 void tachy_keypoints_turn(struct tachy_keypoints *k, float pitch, float yaw, float roll);
 // Where the keypoints are: scale * (canonical * turn + expression) + shift, whose depth is left out.
 void tachy_keypoints_place(const struct tachy_keypoints *k, float at[TACHY_KEYPOINTS][3]);
-// The portrait as its driver moves from `rest` to `now`, placed.
+// The portrait as its driver moves from `rest` to `now`, placed. Absolute motion holds for the expression, too.
 void tachy_keypoints_drive(const struct tachy_keypoints *portrait, const struct tachy_keypoints *rest, const struct tachy_keypoints *now,
                            const struct tachy_face_strength *strength, float at[TACHY_KEYPOINTS][3]);
 

@@ -1,6 +1,5 @@
 #include "animate/face.h"
 #include "animate/parts.h"
-#include "animate/parts.h"
 
 #include <math.h>
 
@@ -131,6 +130,15 @@ static void follow_gaze(const struct tachy_face *face, bool known, tachy_face_po
     }
 }
 
+// By what the portrait's head is turned to be as the driver's.
+static void turn_alike(const tachy_face_points portrait, const tachy_face_points now, double turn[3][3])
+{
+    struct tachy_face_fit there, here;
+    tachy_face_pose(&there, now);
+    tachy_face_pose(&here, portrait);
+    product(turn, there.turn, here.turn, true);
+}
+
 void tachy_face_drive(const struct tachy_face *face, const tachy_face_points neutral, const tachy_face_points now,
                       const struct tachy_face_strength *strength, struct tachy_face_motion *motion)
 {
@@ -140,6 +148,8 @@ void tachy_face_drive(const struct tachy_face *face, const tachy_face_points neu
     tachy_face_fit(&like, neutral, face->point);
     product(half, like.turn, head.turn, false);
     product(turn, half, like.turn, true);
+    if (strength->absolute)
+        turn_alike(face->point, now, turn);
     axis_of(turn, motion->turn);
     motion->grow = (float)log(head.scale) * strength->pose;
     motion->grow = TACHY_CLAMP(motion->grow, -most_grow, most_grow);

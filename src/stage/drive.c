@@ -46,6 +46,8 @@ static const struct tachy_option options[] = {
      .help = "how strongly the portrait follows the driver's head motion; 0: not at all"},
     {"animation.expression", "expression-strength", 0, TACHY_OPT_FLOAT, "1", .max = 2, .group = "Animation",
      .help = "how strongly it follows eyes, brows and mouth; 0: not at all"},
+    {"animation.motion", "motion", 0, TACHY_OPT_ENUM, "relative", .values = "relative|absolute", .group = "Animation",
+     .help = "relative: the head turns by as much as the driver's has since its rest; absolute: it is turned as the driver's is"},
     {"animation.gpu_id", NULL, 0, TACHY_OPT_INT, .max = TACHY_MAX_GPUS - 1, .group = "Animation", .over = "gpu.id",
      .help = "the GPU that animates; --gpu-id says the same"},
     {"animation.batch_size", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 256, .group = "Animation", .over = "model.batch_size",
@@ -238,6 +240,7 @@ static int drive_open(struct tachy_stage *st, const tachy_settings *s)
     static const char *const paths[DRIVE_DIALS] = {"animation.portrait", "animation.mirror", "animation.recalibrate"};
     d->strength.pose = (float)tachy_settings_float(s, "animation.pose");
     d->strength.expression = (float)tachy_settings_float(s, "animation.expression");
+    d->strength.absolute = !strcmp(tachy_settings_str(s, "animation.motion"), "absolute");
     d->hears = tachy_settings_is_set(s, "animation.audio");
     st->flags |= d->hears ? TACHY_STAGE_READS : 0;
     int err = add_portraits(st, s);

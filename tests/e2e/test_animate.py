@@ -50,13 +50,18 @@ class Animate(common.Case):
         cv2.imwrite(str(path), picture)
         return path
 
-    def leans(self, clip):
+    def angles(self, clip):
+        """Of the line between the eyes, degrees."""
         run("track", "--no-smoothing", clip, "-o", self.tmp / "p.jsonl", "-y")
         found = []
         for line in (self.tmp / "p.jsonl").read_text().splitlines():
             p = np.array(json.loads(line)["regions"][0]["points"])
             found.append(np.degrees(np.arctan2(p[263, 1] - p[33, 1], p[263, 0] - p[33, 0])))
-        return np.array(found) - found[0]
+        return np.array(found)
+
+    def leans(self, clip):
+        found = self.angles(clip)
+        return found - found[0]
 
     def test_portrait_leans_as_its_driver(self):
         angles = [*range(0, 16, 2), *range(16, -16, -2)]
@@ -68,6 +73,14 @@ class Animate(common.Case):
         self.assertEqual(len(b), len(angles))
         self.assertGreater(np.corrcoef(a, b)[0, 1], 0.98)
         self.assertAlmostEqual(np.polyfit(a, b, 1)[0], 1, delta=0.2)
+
+    def test_absolute_motion(self):
+        """The head is as the driver's from the first frame on, though that begins aside."""
+        driver, out = self.driver([12, 12, 2, -8]), self.tmp / "out.mkv"
+        for motion, by in (("absolute", 0), ("relative", 12)):
+            run("animate", "--no-smoothing", "--motion", motion, "--image", self.portrait(), driver, "-o", out, "-y", "-c:v", "ffv1")
+            off = self.angles(driver) - self.angles(out)
+            self.assertLess(abs(off - by).max(), 2.5, (motion, off))
 
     def test_background_stays(self):
         out = self.tmp / "out.mkv"

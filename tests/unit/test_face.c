@@ -95,6 +95,10 @@ static void motion_is_told_apart(void)
     CHECK(fabsf(m.turn[1] - 0.3f) < 1e-3f && fabsf(m.turn[0]) < 1e-3f && fabsf(m.grow) < 1e-3f);
     for (int i = 0; i < TACHY_FACE_POINTS; i++)
         CHECK(fabsf(m.offset[i][0]) < 0.01f && fabsf(m.offset[i][1]) < 0.01f);
+    tachy_face_drive(&face, now, now, &all, &m);
+    CHECK(fabsf(m.turn[1]) < 1e-3f);
+    tachy_face_drive(&face, now, now, &(struct tachy_face_strength){1, 1, .absolute = true}, &m); // however it turned to it
+    CHECK(fabsf(m.turn[1] - 0.3f) < 1e-3f && fabsf(m.turn[0]) < 1e-3f);
     now[17][1] += 5; // below the lips
     tachy_face_drive(&face, rest, now, &no_pose, &m);
     CHECK(m.turn[1] == 0 && m.offset[17][1] > 2);

@@ -85,6 +85,27 @@ static void a_driver_at_rest_leaves_the_portrait(void)
     CHECK(distance(own, at) < 1e-5);
 }
 
+// Absolute: the driver's head and expression on the portrait's own points, whatever the driver's rest was.
+static void absolute_motion_is_the_drivers(void)
+{
+    struct tachy_keypoints portrait, rest, now, wanted;
+    float own[TACHY_KEYPOINTS][3], at[TACHY_KEYPOINTS][3];
+    make(&portrait, 0.1f, 0.2f, 0);
+    make(&rest, -0.2f, 0.3f, 0.1f);
+    make(&now, 0.3f, -0.4f, 0.2f);
+    wanted = portrait;
+    memcpy(wanted.turn, now.turn, sizeof(wanted.turn));
+    memcpy(wanted.expression, now.expression, sizeof(wanted.expression));
+    tachy_keypoints_place(&wanted, own);
+    for (int i = 0; i < 2; i++) {
+        tachy_keypoints_drive(&portrait, i ? &rest : &now, &now, &(struct tachy_face_strength){1, 1, .absolute = true}, at);
+        CHECK(distance(own, at) < 1e-5);
+    }
+    tachy_keypoints_place(&portrait, own);
+    tachy_keypoints_drive(&portrait, &now, &now, &(struct tachy_face_strength){0, 0, .absolute = true}, at);
+    CHECK(distance(own, at) < 1e-5);
+}
+
 // An upright face from (40, 30) to (60, 50), which is then turned with its picture.
 static void face(tachy_face_points p, double angle)
 {
@@ -168,5 +189,6 @@ static void a_picture_is_pasted(void)
     paste_one(1);
 }
 
-TEST_MAIN(TEST_CASE(angles_are_means), TEST_CASE(a_head_is_turned), TEST_CASE(a_driver_at_rest_leaves_the_portrait), TEST_CASE(a_crop_is_upright),
+TEST_MAIN(TEST_CASE(angles_are_means), TEST_CASE(a_head_is_turned), TEST_CASE(a_driver_at_rest_leaves_the_portrait),
+          TEST_CASE(absolute_motion_is_the_drivers), TEST_CASE(a_crop_is_upright),
           TEST_CASE(a_picture_is_pasted))
