@@ -356,6 +356,16 @@ static struct tachy_stage *find_stage(tachy_task *task)
     return NULL;
 }
 
+// What a network looks at in a frame follows from the frame before.
+static bool follows(const tachy_task *task)
+{
+    const unsigned both = TACHY_STAGE_ORDERED | TACHY_STAGE_MODEL;
+    for (int i = 0; i < task->nb_stages; i++)
+        if ((task->stage[i]->flags & both) == both)
+            return true;
+    return false;
+}
+
 int pipeline_batch_get(struct tachy_pipeline *p, tachy_task *task, struct pipeline_batcher **out)
 {
     *out = NULL;
@@ -365,7 +375,8 @@ int pipeline_batch_get(struct tachy_pipeline *p, tachy_task *task, struct pipeli
     }
     struct tachy_stage *st = p->batch > 1 ? find_stage(task) : NULL;
     if (!st && p->batch > 1 && !task->devices && tachy_task_flag(task, 0, TACHY_STAGE_MODEL))
-        tachy_msg(p->log, TACHY_LOG_INFO, "%s: takes one picture at a time, so batches of %d become batches of 1", task->name, p->batch);
+        tachy_msg(p->log, TACHY_LOG_INFO, "%s: takes one picture at a time%s, so batches of %d become batches of 1", task->name,
+                  follows(task) ? ", since what it looks at follows from the frame before" : "", p->batch);
     if (!st)
         return TACHY_OK;
     struct pipeline_batcher *b = p->batchers;

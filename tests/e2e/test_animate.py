@@ -114,6 +114,19 @@ class Animate(common.Case):
             self.assertEqual(len(lines), frames)
             self.assertGreater(len({line.split(",")[-1] for line in lines}), frames // 2)  # it moves
 
+    def test_real_clips_at_once(self):
+        """Two cameras' worth of people, --batch too: each output is the one that its input has alone."""
+        clips = [shared(f"media/liveportrait_{name}.mp4") for name in ("d0", "d6")]
+        common = ("animate", "--image", shared("media/portrait_pd_s9.jpg"), "--max-frames", 30, "-f", "framemd5")
+        for clip in clips:
+            run(*common, "-q", clip, "-o", f"{self.tmp}/alone/")
+        p = run(*common, "--parallel", 2, "--batch", 4, *clips, "-o", f"{self.tmp}/together/")
+        self.assertIn("animate: takes one picture at a time", p.stderr)
+        for clip in clips:
+            alone, together = ((self.tmp / folder / f"{clip.stem}.animate.framemd5").read_text() for folder in ("alone", "together"))
+            self.assertEqual(together, alone)
+            self.assertGreater(len({line.split(",")[-1] for line in alone.splitlines() if line[0] != "#"}), 20)  # it moves
+
     def turned(self, points, luma, degrees):
         """The mesh at that turn, painted with a portrait of that luma: 0 is a hole."""
         height, width = luma.shape

@@ -135,6 +135,17 @@ class Camera(common.Case):
         self.assertIn("live.yaml:2: batches of 4 are taken as 1", said)
         self.assertNotIn("taken as 1", self.detect()[0])
 
+    def test_a_camera_that_moves_a_portrait_makes_no_batches(self):
+        portrait = common.DEPS / "media/astronaut.png"
+        if not has_devices() or not portrait.exists():
+            self.skipTest("this FFmpeg has no cameras, or the test media are not here (tools/setup --tests)")
+        common.models("face", "face-mesh")
+        (self.tmp / "live.yaml").write_text("version: 1\nanimation: {batch_size: 4}\n")
+        p = self.tachy("animate", "--image", portrait, "/dev/video0", "--max-frames", 3, "-c", self.tmp / "live.yaml", "-f", "null", "-")
+        self.assertEqual(p.returncode, 0, p.err)
+        self.assertEqual(p.err.count("batches of"), 1, p.err)
+        self.assertIn("live.yaml:2: batches of 4 are taken as 1: waiting for a camera's next pictures costs more", p.err)
+
     def shown(self, clip, takes, size, pix_fmt, mode="side-by-side"):
         """What an output device is given, and FFmpeg's of the same pictures."""
         device, file = self.tmp / "device.raw", self.tmp / "same.mp4"
