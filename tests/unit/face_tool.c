@@ -73,7 +73,7 @@ int main(int argc, char **argv)
     for (int k = 0; k < (one ? 1 : 9); k++) {
         memcpy(now, rest, sizeof(now));
         move(now, one ? &turned : &poses[k], hypotf(rest[33][0] - rest[263][0], rest[33][1] - rest[263][1]));
-        tachy_face_drive(&face, rest, now, &(struct tachy_face_strength){1, 1}, &motion);
+        tachy_face_drive(&face, rest, now, &(struct tachy_face_strength){.pose = 1, .expression = 1}, &motion);
         tachy_face_place(&face, &motion, &placed);
         if (one)
             memset(out, 0, size);

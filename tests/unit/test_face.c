@@ -87,7 +87,7 @@ static void motion_is_told_apart(void)
     static struct tachy_face face;
     static struct tachy_face_motion m;
     tachy_face_points rest, now;
-    const struct tachy_face_strength all = {1, 1}, no_pose = {0, 1};
+    const struct tachy_face_strength all = {.pose = 1, .expression = 1}, no_pose = {.expression = 1};
     scatter(rest);
     CHECK_INT(tachy_face_open(&face, rest), TACHY_OK);
     turn(rest, 0.3f, 1, 0, now);
@@ -97,7 +97,7 @@ static void motion_is_told_apart(void)
         CHECK(fabsf(m.offset[i][0]) < 0.01f && fabsf(m.offset[i][1]) < 0.01f);
     tachy_face_drive(&face, now, now, &all, &m);
     CHECK(fabsf(m.turn[1]) < 1e-3f);
-    tachy_face_drive(&face, now, now, &(struct tachy_face_strength){1, 1, .absolute = true}, &m); // however it turned to it
+    tachy_face_drive(&face, now, now, &(struct tachy_face_strength){.pose = 1, .expression = 1, .absolute = true}, &m); // however it turned to it
     CHECK(fabsf(m.turn[1] - 0.3f) < 1e-3f && fabsf(m.turn[0]) < 1e-3f);
     now[17][1] += 5; // below the lips
     tachy_face_drive(&face, rest, now, &no_pose, &m);
@@ -177,7 +177,7 @@ static void irises_follow_the_gaze(void)
     static struct tachy_face face;
     static struct tachy_face_motion m;
     static struct tachy_face_placed placed;
-    const struct tachy_face_strength all = {1, 1};
+    const struct tachy_face_strength all = {.pose = 1, .expression = 1};
     tachy_face_points rest, now;
     scatter(rest);
     for (int e = 0; e < 2; e++) {

@@ -75,12 +75,12 @@ static void a_driver_at_rest_leaves_the_portrait(void)
     make(&now, 0.3f, -0.4f, 0.2f);
     memcpy(now.canonical, rest.canonical, sizeof(now.canonical)); // one driver has one face
     tachy_keypoints_place(&portrait, own);
-    tachy_keypoints_drive(&portrait, &rest, &rest, &(struct tachy_face_strength){1, 1}, at);
+    tachy_keypoints_drive(&portrait, &rest, &rest, &(struct tachy_face_strength){.pose = 1, .expression = 1}, at);
     CHECK(distance(own, at) < 1e-5);
-    tachy_keypoints_drive(&portrait, &rest, &now, &(struct tachy_face_strength){0, 0}, at);
+    tachy_keypoints_drive(&portrait, &rest, &now, &(struct tachy_face_strength){0}, at);
     CHECK(distance(own, at) < 1e-5);
-    tachy_keypoints_drive(&rest, &rest, &now, &(struct tachy_face_strength){1, 1}, at); // its own driver: the result is the
-                                                                                        // driver's
+    // Its own driver: the result is the driver's.
+    tachy_keypoints_drive(&rest, &rest, &now, &(struct tachy_face_strength){.pose = 1, .expression = 1}, at);
     tachy_keypoints_place(&now, own);
     CHECK(distance(own, at) < 1e-5);
 }
@@ -98,11 +98,11 @@ static void absolute_motion_is_the_drivers(void)
     memcpy(wanted.expression, now.expression, sizeof(wanted.expression));
     tachy_keypoints_place(&wanted, own);
     for (int i = 0; i < 2; i++) {
-        tachy_keypoints_drive(&portrait, i ? &rest : &now, &now, &(struct tachy_face_strength){1, 1, .absolute = true}, at);
+        tachy_keypoints_drive(&portrait, i ? &rest : &now, &now, &(struct tachy_face_strength){.pose = 1, .expression = 1, .absolute = true}, at);
         CHECK(distance(own, at) < 1e-5);
     }
     tachy_keypoints_place(&portrait, own);
-    tachy_keypoints_drive(&portrait, &now, &now, &(struct tachy_face_strength){0, 0, .absolute = true}, at);
+    tachy_keypoints_drive(&portrait, &now, &now, &(struct tachy_face_strength){.absolute = true}, at);
     CHECK(distance(own, at) < 1e-5);
 }
 
