@@ -345,7 +345,7 @@ static void normalised(void)
 {
     begin();
     struct tachy_value *x = input(4, SHAPE(2, 8, 12, 10)), *y, *slope = NUMBERS(1, 16, 1, 1);
-    struct tachy_plan_attr uneven = {.conv = {{3, 2}, {2, 1}, {1, 2}, {2, 1, 0, 2}, 1, {0, 0}}};
+    struct tachy_plan_attr uneven = {.conv = {{3, 2}, {2, 1}, {1, 2}, {2, 1, 0, 2}, 1, {0, 0}, 0, 0}};
     struct tachy_plan_attr prelu = {.act = {TACHY_PLAN_PRELU, 0, 0}};
     y = conv(binary(TACHY_PLAN_ADD, binary(TACHY_PLAN_MUL, x, NUMBERS(1, 8, 1, 1)), NUMBERS(1, 8, 1, 1)), 16, 3, true);
     y = make(TACHY_OP_UNARY, prelu, like(y), y, slope, NULL);
@@ -385,8 +385,8 @@ static void upsampled(void)
     begin();
     struct tachy_value *x = input(4, SHAPE(2, 3, 12, 16)), *skip = unary(TACHY_PLAN_RELU, conv(x, 16, 3, true)), *small, *y, *in[2];
     struct tachy_plan_attr half = {.pool = {.kernel = {2, 2}, .stride = {2, 2}}}, side = {.axis = 1};
-    struct tachy_plan_attr twice = {.conv = {{2, 2}, {2, 2}, {1, 1}, {0, 0, 0, 0}, 1, {0, 0}}};
-    struct tachy_plan_attr thrice = {.conv = {{3, 2}, {3, 2}, {1, 1}, {0, 0, 0, 0}, 1, {0, 0}}};
+    struct tachy_plan_attr twice = {.conv = {{2, 2}, {2, 2}, {1, 1}, {0, 0, 0, 0}, 1, {0, 0}, 0, 0}};
+    struct tachy_plan_attr thrice = {.conv = {{3, 2}, {3, 2}, {1, 1}, {0, 0, 0, 0}, 1, {0, 0}, 0, 0}};
     small = unary(TACHY_PLAN_RELU, conv(make(TACHY_OP_POOL, half, VALUE(2, 16, 6, 8), skip, NULL, NULL), 24, 3, true));
     in[0] = skip, y = NUMBERS(24, 8, 2, 2);
     in[1] = make(TACHY_OP_DECONV, twice, VALUE(2, 8, 12, 16), small, y, NUMBERS(8));
