@@ -32,7 +32,7 @@ void tachy_face_fit(struct tachy_face_fit *fit, const tachy_face_points a, const
 void tachy_face_pose(struct tachy_face_fit *fit, const tachy_face_points now);
 
 // What a face does in one picture, each number under its name: head pose, then coefficients from 0 to 1 (signs.c).
-enum { TACHY_FACE_SIGNS = 21 };
+enum { TACHY_FACE_POSE = 6, TACHY_FACE_SIGNS = 21 };
 void tachy_face_signs(struct tachy_named v[TACHY_FACE_SIGNS], const tachy_face_points now, int width, int height);
 
 // What a portrait's face does, in its own pixels.

@@ -84,7 +84,7 @@ void tachy_face_signs(struct tachy_named v[TACHY_FACE_SIGNS], const tachy_face_p
     tachy_face_pose(&f, now);
     straighten(q, &f, now);
     tell_pose(v, &f, now, width, height);
-    v += 6;
+    v += TACHY_FACE_POSE;
     double up = 0;
     for (int i = 0; i < 2; i++, v += 4) {
         double open = opening(q, &sides[i]), inner = brow_inner(q, &sides[i]);

@@ -5,21 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static const char *const roles[] = {"appearance", "motion", "stitching", "warping", "generator", "lips", "sound", NULL};
-
-// What cards of a task have: roles from first to end, and keys.
-static const struct kind {
-    const char *task;
-    enum tachy_role first, end;
-    unsigned optional; // roles, bits 1 << role
-    const char *known[12];
-    size_t nb_known;
-} kinds[] = {
-    {"animate", TACHY_ROLE_APPEARANCE, TACHY_ROLE_LIPS, 1 << TACHY_ROLE_STITCHING | 1 << TACHY_ROLE_WARPING,
-     {"version", "name", "title", "task", "network", "license", "homepage", "notes", "networks", "portrait", "driver", "feather"}, 12},
-    {"avsync", TACHY_ROLE_LIPS, TACHY_ROLES, 0,
-     {"version", "name", "title", "task", "network", "license", "homepage", "notes", "networks", "channels", "white"}, 11},
-};
+static const char *const roles[] = {"appearance", "motion", "stitching", "warping", "generator", "lips", "sound", "expression", NULL};
 
 const char *tachy_role_name(enum tachy_role r) { return roles[r]; }
 
@@ -47,6 +33,68 @@ static void read_crop(struct card_reader *r, json_t *root, const char *section, 
     r->section = "";
 }
 
+static void read_animate(struct card_reader *r, json_t *root, struct tachy_family *f)
+{
+    read_crop(r, root, "portrait", &f->portrait, 2.3, 0.125);
+    read_crop(r, root, "driver", &f->driver, 2.2, 0.1);
+    f->feather = number(r, root, "feather", 0, 0.5, 0.1);
+}
+
+static void read_avsync(struct card_reader *r, json_t *root, struct tachy_family *f)
+{
+    static const char *const channels[] = {"bgr", "rgb", NULL};
+    f->rgb = card_choice(r, root, "channels", channels, 0) == 1;
+    f->white = (float)number(r, root, "white", 1e-3, 1e6, 255);
+}
+
+// An array of 1 to `most` elements; NULL: it is none.
+static json_t *list(struct card_reader *r, json_t *root, const char *key, size_t most, const char *of)
+{
+    json_t *v = json_object_get(root, key);
+    size_t n = json_array_size(v);
+    if (!n || n > most)
+        card_bad(r, key, "must be an array of 1 to %zu %s", most, of);
+    return r->err ? NULL : v;
+}
+
+static void read_track(struct card_reader *r, json_t *root, struct tachy_family *f)
+{
+    size_t i;
+    json_t *e, *points = list(r, root, "points", TACHY_FAMILY_POINTS, "numbers of points");
+    json_array_foreach(points, i, e) {
+        json_int_t n = json_integer_value(e);
+        if (!json_is_integer(e) || n < 0 || n >= TACHY_FAMILY_POINTS)
+            card_bad(r, "points", "must be whole numbers from 0 to %d", TACHY_FAMILY_POINTS - 1);
+        f->point[f->nb_points++] = (int)TACHY_CLAMP(n, 0, TACHY_FAMILY_POINTS - 1);
+    }
+    json_t *names = list(r, root, "names", TACHY_FAMILY_NAMES, "names");
+    json_array_foreach(names, i, e) {
+        if (!json_string_length(e) || json_string_length(e) > 64)
+            card_bad(r, "names", "must be texts of 1 to 64 bytes");
+        f->names[f->nb_names] = json_is_string(e) ? strdup(json_string_value(e)) : NULL;
+        if (!r->err && !f->names[f->nb_names])
+            r->err = TACHY_ERR_NOMEM;
+        f->nb_names++;
+    }
+}
+
+// What cards of a task have: roles from first to end, and keys.
+static const struct kind {
+    const char *task;
+    enum tachy_role first, end;
+    unsigned optional; // roles, bits 1 << role
+    void (*read)(struct card_reader *r, json_t *root, struct tachy_family *f);
+    const char *known[12];
+    size_t nb_known;
+} kinds[] = {
+    {"animate", TACHY_ROLE_APPEARANCE, TACHY_ROLE_LIPS, 1 << TACHY_ROLE_STITCHING | 1 << TACHY_ROLE_WARPING, read_animate,
+     {"version", "name", "title", "task", "network", "license", "homepage", "notes", "networks", "portrait", "driver", "feather"}, 12},
+    {"avsync", TACHY_ROLE_LIPS, TACHY_ROLE_EXPRESSION, 0, read_avsync,
+     {"version", "name", "title", "task", "network", "license", "homepage", "notes", "networks", "channels", "white"}, 11},
+    {"track", TACHY_ROLE_EXPRESSION, TACHY_ROLES, 0, read_track,
+     {"version", "name", "title", "task", "network", "license", "homepage", "notes", "networks", "points", "names"}, 11},
+};
+
 static int find_files(struct card_reader *r, json_t *root, const struct kind *k, struct tachy_family *f)
 {
     json_t *o = card_object(r, root, "networks");
@@ -68,20 +116,6 @@ static int find_files(struct card_reader *r, json_t *root, const struct kind *k,
     return r->err;
 }
 
-static void read_animate(struct card_reader *r, json_t *root, struct tachy_family *f)
-{
-    read_crop(r, root, "portrait", &f->portrait, 2.3, 0.125);
-    read_crop(r, root, "driver", &f->driver, 2.2, 0.1);
-    f->feather = number(r, root, "feather", 0, 0.5, 0.1);
-}
-
-static void read_avsync(struct card_reader *r, json_t *root, struct tachy_family *f)
-{
-    static const char *const channels[] = {"bgr", "rgb", NULL};
-    f->rgb = card_choice(r, root, "channels", channels, 0) == 1;
-    f->white = (float)number(r, root, "white", 1e-3, 1e6, 255);
-}
-
 static int read_root(struct card_reader *r, json_t *root, const struct kind *k, struct tachy_family *f)
 {
     static const char *const texts[] = {"title", "network", "license", "homepage", "notes"};
@@ -95,20 +129,19 @@ static int read_root(struct card_reader *r, json_t *root, const struct kind *k, 
     if (!r->err && !(f->name = strdup(name)))
         return TACHY_ERR_NOMEM;
     int err = r->err ? r->err : find_files(r, root, k, f);
-    if (k->first == TACHY_ROLE_LIPS)
-        read_avsync(r, root, f);
-    else
-        read_animate(r, root, f);
+    k->read(r, root, f);
     return err < 0 ? err : r->err;
 }
 
 int tachy_family_read(struct tachy_family *f, const char *path, const char *task, const struct tachy_log *log)
 {
-    const struct kind *k = &kinds[!strcmp(task, kinds[1].task)];
+    const struct kind *k = kinds;
     char *data;
     size_t size;
     json_error_t e;
     *f = (struct tachy_family){0};
+    while (strcmp(task, k->task))
+        k++;
     int err = tachy_read_file(path, 1 << 20, &data, &size, log);
     if (err < 0)
         return err;
@@ -125,6 +158,8 @@ void tachy_family_free(struct tachy_family *f)
 {
     for (int i = 0; i < TACHY_ROLES; i++)
         free(f->file[i]);
+    for (int i = 0; i < f->nb_names; i++)
+        free(f->names[i]);
     free(f->name);
     *f = (struct tachy_family){0};
 }

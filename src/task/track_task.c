@@ -6,8 +6,17 @@ static const struct tachy_option options[] = {
     {"track.model", NULL, 0, TACHY_OPT_STRING, "face-mesh", .arg = "NAME|FILE", .group = "Tracking", .over = "model.name",
      .help = "model card of the points; --model says the same"},
     TACHY_REFINE_OPTION,
+    {"track.expression_card", "expression-card", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Tracking",
+     .help = "card of a network that tells a face's expression from its points, such as ARKit's 52 coefficients (docs/track.md)"},
     {0},
 };
+
+static int check(const tachy_settings *s, const struct tachy_log *log)
+{
+    if (tachy_settings_str(s, "track.expression_card") && tachy_settings_bool(s, "run.sandbox"))
+        return tachy_fail(log, TACHY_ERR_INVAL, "track: --sandbox opens no files that a card names: leave it or --expression-card out");
+    return TACHY_OK;
+}
 
 static const struct tachy_task_stage stages[] = {
     {&tachy_stage_track, &tachy_stage_track_cuda},
@@ -37,4 +46,5 @@ const struct tachy_task_ops tachy_task_track = {
     .options = options,
     .shared = tachy_track_options,
     .stages = stages,
+    .check = check,
 };

@@ -6,7 +6,9 @@ import subprocess
 
 import cv2
 import numpy as np
+import onnx
 import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
 
 import common
 from common import DEPS, ffprobe, models, run
@@ -121,6 +123,54 @@ class Track(common.Case):
         self.assertEqual((plain["eyeBlinkLeft"], plain["eyeBlinkRight"], plain["mouthPucker"]), (0, 0, 0))
         for name in ("mouthSmile", "eyeWide", "browDown", "browOuterUp", "eyeBlink"):
             self.assertAlmostEqual(mirrored[name + "Left"], plain[name + "Right"], delta=0.25)
+
+    def expression_card(self, points, names, outputs=None, **keys):
+        """A generated network that takes these points at any place and size, and its card."""
+        random, n = np.random.default_rng(3), len(points)
+        const = {"mean": np.array([1]), "flat": np.array([1, 2 * n]), "all": np.array([1, 2]),
+                 "w": random.normal(0, 1, (2 * n, outputs or len(names))).astype(np.float32)}
+        nodes = [("ReduceMean", ["points", "mean"], "c"), ("Sub", ["points", "c"], "d"), ("ReduceL2", ["d", "all"], "s"), ("Div", ["d", "s"], "e"),
+                 ("Reshape", ["e", "flat"], "f"), ("MatMul", ["f", "w"], "g"), ("Sigmoid", ["g"], "out")]
+        graph = helper.make_graph([helper.make_node(op, ins, [out]) for op, ins, out in nodes], "expression",
+                                  [helper.make_tensor_value_info("points", TensorProto.FLOAT, [1, n, 2])],
+                                  [helper.make_tensor_value_info("out", TensorProto.FLOAT, [1, outputs or len(names)])],
+                                  [numpy_helper.from_array(v, k) for k, v in const.items()])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(self.tmp / "expression.onnx"))
+        card = self.tmp / "expression.json"
+        card.write_text(json.dumps({"version": 1, "name": "generated", "task": "track", "networks": {"expression": "expression.onnx"},
+                                    "points": points, "names": names, **keys}))
+        return card
+
+    def test_expression_by_a_network(self):
+        """52 coefficients in place of the 15 by geometry, as ONNX Runtime gives them for the points that are told."""
+        chosen, names = [*range(0, 468, 4)][:100], [f"sign{i}" for i in range(52)]
+        card = self.expression_card(chosen, names)
+        clip = self.clip([scene((face(260), 180 - 20 * i, 60)) for i in range(4)])
+        frames = self.track(clip, "--expression-card", card, "--workers", 2)
+        session = onnxruntime.InferenceSession(str(self.tmp / "expression.onnx"), providers=["CPUExecutionProvider"])
+        plain = self.track(clip)
+        self.assertEqual(len(frames), 4)
+        for f, by_geometry in zip(frames, plain):
+            values, pose = f["regions"][0]["values"], by_geometry["regions"][0]["values"]
+            self.assertEqual(list(values), ["yaw", "pitch", "roll", "x", "y", "z", *names])
+            self.assertEqual([values[k] for k in ("yaw", "z")], [pose[k] for k in ("yaw", "z")])
+            want = session.run(None, {"points": points(f["regions"][0])[chosen][None].astype(np.float32)})[0][0]
+            self.assertLess(abs(np.array([values[n] for n in names]) - want).max(), 2e-3)
+
+    def test_expression_cards_that_cannot_be_used(self):
+        clip, names = self.clip([scene((face(260), 180, 60))] * 2), ["a", "b"]
+        for args, text in ((dict(points=[0, 478], names=names), "`points` must be whole numbers from 0 to 477"),
+                           (dict(points=[], names=names), "`points` must be an array of 1 to 478 numbers of points"),
+                           (dict(points=[0, 1], names=["a", ""]), "`names` must be texts of 1 to 64 bytes"),
+                           (dict(points=[0, 1], names=names, feather=0.1), "`feather` is not a key"),
+                           (dict(points=[0, 1], names=names, outputs=3), "as `expression` its out should have 2 numbers, and has 3"),
+                           (dict(points=[0, 470], names=names), "the card takes point 470, and faces have 468 points: add --refine-landmarks")):
+            p = run("track", clip, "--expression-card", self.expression_card(**args), "-o", self.tmp / "no.jsonl", check=False)
+            self.assertEqual(p.returncode, 1, p.stderr)
+            self.assertIn(text, p.stderr)
+        p = run("track", clip, "--sandbox", "--expression-card", self.tmp / "expression.json", "-o", self.tmp / "no.jsonl", check=False)
+        self.assertEqual(p.returncode, 2, p.stderr)
+        self.assertIn("leave it or --expression-card out", p.stderr)
 
     def test_a_file_that_wants_refined_points_warns_without_the_model(self):
         (self.tmp / "live.yaml").write_text("version: 1\ntracking: {refine_landmarks: yes}\n")
