@@ -18,6 +18,8 @@ extern const struct tachy_stage_ops tachy_stage_drive, tachy_stage_animate, tach
 extern const struct tachy_stage_ops tachy_stage_bvh;
 // After animate, on the CPU: the points of its mesh over the picture. Settings: animation.landmarks.
 extern const struct tachy_stage_ops tachy_stage_landmarks;
+// After that, on the CPU: the driver beside the portrait; left out without animation.side_by_side.
+extern const struct tachy_stage_ops tachy_stage_beside;
 // Neural stages before animate, which leaves the items that they paint alone: they find the driver's keypoints, relate
 // its motion to the portrait, and generate the picture (neural.c). Setting: animation.backend.
 extern const struct tachy_stage_ops tachy_stage_keypoints, tachy_stage_relate, tachy_stage_generate;

@@ -9,6 +9,7 @@ static const struct tachy_task_stage stages[] = {
     {&tachy_stage_drive, &tachy_stage_drive},
     {&tachy_stage_animate, &tachy_stage_animate_cuda},
     {&tachy_stage_landmarks, NULL},
+    {&tachy_stage_beside, NULL},
     {0},
 };
 
@@ -31,6 +32,7 @@ static const struct tachy_task_stage both[] = {
     {&tachy_stage_generate, &tachy_stage_generate_cuda},
     {&tachy_stage_animate, &tachy_stage_animate_cuda},
     {&tachy_stage_landmarks, NULL},
+    {&tachy_stage_beside, NULL},
     {0},
 };
 
@@ -87,6 +89,8 @@ static int check(const tachy_settings *s, const struct tachy_log *log)
         return tachy_fail(log, TACHY_ERR_INVAL, "animate: which picture is to move? Name it with --image FILE");
     if (tachy_settings_bool(s, "animation.landmarks") && !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
         return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "animate: --landmarks are drawn on the CPU: leave them or --device cuda out");
+    if (tachy_settings_bool(s, "animation.side_by_side") && !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "animate: --side-by-side runs on the CPU: leave it or --device cuda out");
     if (is_neural(s))
         return check_neural(s, log);
     if (!tachy_settings_is_set(s, "animation.audio"))
@@ -95,6 +99,8 @@ static int check(const tachy_settings *s, const struct tachy_log *log)
         return tachy_fail(log, TACHY_ERR_INVAL, "animate: --audio moves the mouth if there is no driver: leave it or the input out");
     if (tachy_settings_bool(s, "input.loop"))
         return tachy_fail(log, TACHY_ERR_INVAL, "animate: --audio ends with its sound: leave --loop out");
+    if (tachy_settings_bool(s, "animation.side_by_side"))
+        return tachy_fail(log, TACHY_ERR_INVAL, "animate: with --audio there is no driver beside the portrait: leave --side-by-side out");
     if (!strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
         return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "animate: --audio runs on the CPU only: leave --device cuda out");
     return TACHY_OK;

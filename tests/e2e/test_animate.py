@@ -302,6 +302,30 @@ class Animate(common.Case):
         self.assertEqual(p.returncode, 1)
         self.assertIn("leave them or --device cuda out", p.stderr)
 
+    def test_driver_beside_the_portrait(self):
+        """The driver upright and as high as the portrait, whose pictures are those without it; of a turned input as well."""
+        out, driver, turned = self.tmp / "out.mkv", self.driver([0, 8]), self.tmp / "turned.mp4"
+        subprocess.run(["ffmpeg", "-v", "error", "-y", "-i", str(driver), "-vf", "transpose=1", "-c:v", "libx264rgb", "-qp", "0",
+                        str(self.tmp / "upside.mp4")], check=True)
+        subprocess.run(["ffmpeg", "-v", "error", "-y", "-i", str(self.tmp / "upside.mp4"), "-c", "copy", "-metadata:s:v", "rotate=90", str(turned)],
+                       check=True)
+        common = ("animate", "--no-smoothing", "--image", self.portrait(), "-o", out, "-y", "-c:v", "ffv1")
+        run(*common, driver)
+        alone = self.frames(out)
+        for clip in (driver, turned):
+            run(*common, clip, "--side-by-side")
+            for n, (both, portrait) in enumerate(zip(self.frames(out), alone, strict=True)):
+                self.assertEqual(both.shape, (700, 934 + 900, 3))
+                if clip == driver:  # points of turned pictures differ a little
+                    self.assertLess(abs(both[:, 934:] - portrait).mean(), 0.1)
+                wanted = cv2.resize(self.frames(driver)[n].astype(np.uint8), (934, 700)).astype(int)
+                self.assertLess(abs(both[:, :934] - wanted).mean(), 3)
+        for args, status, text in ((["--device", "cuda", driver], 1, "leave it or --device cuda out"),
+                                   (["--audio", driver], 2, "leave --side-by-side out")):
+            p = run(*common, *args, "--side-by-side", check=False)
+            self.assertEqual(p.returncode, status, p.stderr)
+            self.assertIn(text, p.stderr)
+
     def mouth(self, clip):
         """How far the lips are apart in each frame, shares of the eyes' distance."""
         run("track", "--no-smoothing", clip, "-o", self.tmp / "p.jsonl", "-y")
