@@ -27,13 +27,13 @@ static json_t *rows_json(const struct tune *t)
     return list;
 }
 
-// No other has more frames a second, less latency, less memory and as good a quality.
+// No other has more frames per second, less latency, less memory and as good a quality.
 static bool on_front(const struct tune *t, const struct tune_setting *s)
 {
     for (int i = 0; i < t->n_final; i++) {
         const struct tune_setting *o = &t->final[i];
         if (o != s && o->rounds && o->last.fps > s->last.fps && o->last.p99_ms <= s->last.p99_ms &&
-            o->last.memory_mib <= s->last.memory_mib && o->last.joules <= s->last.joules && o->quality >= s->quality)
+            o->last.memory_mib <= s->last.memory_mib && o->last.vram_mib <= s->last.vram_mib && o->last.joules <= s->last.joules && o->quality >= s->quality)
             return false;
     }
     return s->rounds > 0;
@@ -49,6 +49,7 @@ static json_t *finals_json(const struct tune *t)
         json_t *o = json_pack("{s:s,s:o,s:f,s:f,s:f,s:f,s:f,s:i,s:b,s:s}", "words", words, "settings", values_json(t, s->at), "gain",
                               s->predicted, "fps", s->last.fps, "p99_ms", s->last.p99_ms, "memory_mib", s->last.memory_mib, "quality",
                               s->quality, "rounds", s->rounds, "pareto", on_front(t, s), "why", s->why);
+        json_object_set_new(o, "vram_mib", s->rounds && s->last.vram_mib >= 0 ? json_real(s->last.vram_mib) : json_null());
         json_object_set_new(o, "joules_per_frame", s->last.joules > 0 ? json_real(s->last.joules) : json_null());
         json_array_append_new(list, o);
     }
@@ -77,14 +78,18 @@ static void print_finals(FILE *f, const json_t *result)
 {
     size_t i;
     const json_t *o;
-    fprintf(f, "The best together (* no other is better in every figure):\n     gain     fps   p99 ms    MiB  J/frame  quality  settings\n");
+    fprintf(f, "The best together (* no other is better in every figure):\n     gain     fps   p99 ms    MiB  GPU MiB  J/frame  quality  settings\n");
     json_array_foreach(json_object_get(result, "finals"), i, o) {
         const char *why = text_of(o, "why");
         if (int_of(o, "rounds"))
             fprintf(f, "  %c %4.2fx %7.1f %8.1f %6.0f ", json_is_true(json_object_get(o, "pareto")) ? '*' : ' ', number_of(o, "gain"),
                     number_of(o, "fps"), number_of(o, "p99_ms"), number_of(o, "memory_mib"));
         else
-            fprintf(f, "    %32s", "");
+            fprintf(f, "%34s", "");
+        if (json_is_number(json_object_get(o, "vram_mib")))
+            fprintf(f, "%8.0f ", number_of(o, "vram_mib"));
+        else
+            fprintf(f, "%8s ", "-");
         fprintf(f, number_of(o, "joules_per_frame") > 0 ? "%8.3g  " : "       -  ", number_of(o, "joules_per_frame"));
         fprintf(f, number_of(o, "quality") < 0 ? "      -" : "%7.4f", number_of(o, "quality"));
         fprintf(f, "  %s%s%s\n", text_of(o, "words"), *why ? ": " : "", why);

@@ -16,7 +16,7 @@ enum tune_objective { TUNE_THROUGHPUT, TUNE_LATENCY, TUNE_ENERGY };
 struct tune_cost {
     double decode_ms, work_ms, model_ms, write_ms; // busy time of the source, the workers without the model, the model, the sink
     double cpu_ms;                                 // CPU time of the whole process
-    double memory_mib;                             // peak of the process, whatever the frame
+    double memory_mib, vram_mib;                   // peak of the process and on one GPU, whatever the frame
 };
 
 struct tune_row {
@@ -33,6 +33,7 @@ struct tune_row {
 
 struct tune_trial {
     double fps, p99_ms, memory_mib; // fps 0: it failed
+    double vram_mib;                // most that it took on one GPU; negative: not known
     double joules;                  // per frame; 0: no counter can be read
     struct tune_cost cost;
     int workers, decoders, cores;   // that it had
@@ -75,7 +76,7 @@ struct tune {
     struct tune_row row[TUNE_ROWS];
     int n_rows;
     enum tune_objective objective;
-    double min_fps, max_latency_ms, max_memory_mib; // 0: no limit
+    double min_fps, max_latency_ms, max_memory_mib, max_vram_mib; // 0: no limit
     char folder[64];   // of the trials
     char output[160];  // what a trial writes
     FILE *log;         // standard error of the trial
@@ -127,7 +128,7 @@ int tune_judge(struct tune *t, const int *at, double *quality);
 // The constants before any trial, and how far off they may be: standard deviations of their logs.
 extern const struct tune_constants tune_guess, tune_doubt;
 enum tune_part tune_part_of(const char *path);
-// Predicts the result of a setting's trial: fps, p99_ms, memory_mib, joules. Needs t->given, t->base and row[].cost.
+// Predicts the result of a setting's trial: fps, p99_ms, memory_mib, vram_mib, joules. Needs t->given, t->base and row[].cost.
 void tune_predict(const struct tune *t, const int *at, struct tune_trial *out);
 
 // The number that a value stands for: the command's own for the first one, 0 if there is none.

@@ -58,16 +58,17 @@ static struct tune_cost cost_of(const struct tune *t, const int *at)
         apply(&c.write_ms, v->write_ms, b->write_ms);
         apply(&c.cpu_ms, v->cpu_ms, b->cpu_ms);
         c.memory_mib += v->memory_mib - b->memory_mib;
+        c.vram_mib += v->vram_mib - b->vram_mib;
     }
     return c;
 }
 
-// Each worker takes as much memory as the command's own do.
-static double memory_of(const struct tune *t, const struct tune_cost *c, int workers)
+// Each worker takes as much memory as the command's own do: `given` and `base` are the peaks of those trials, `one` that of one worker.
+static double memory_of(const struct tune *t, double one, double given, double base, int workers)
 {
     int more = t->given.workers - t->base.workers;
-    double each = more > 0 ? fmax(0, t->given.memory_mib - t->base.memory_mib) / more : 0;
-    return c->memory_mib + each * (workers - t->base.workers);
+    double each = more > 0 ? fmax(0, given - base) / more : 0;
+    return one + each * (workers - t->base.workers);
 }
 
 // The machine takes some power whatever it does, and some for each core that works; the command as given and the one that costs are
@@ -100,7 +101,8 @@ void tune_predict(const struct tune *t, const int *at, struct tune_trial *out)
         sum += need[i] = pow(need[i], k->sharp);
     double frame = pow(sum, 1 / k->sharp), through = c.decode_ms + c.work_ms + batch * c.model_ms + c.write_ms;
     *out = (struct tune_trial){.fps = frame > 0 ? 1000 / frame : 0, .p99_ms = fmax(through, frame * (3 * workers + 4)),
-                               .memory_mib = memory_of(t, &c, workers), .workers = workers, .decoders = decoders, .cost = c,
+                               .memory_mib = memory_of(t, c.memory_mib, t->given.memory_mib, t->base.memory_mib, workers),
+                               .vram_mib = memory_of(t, c.vram_mib, t->given.vram_mib, t->base.vram_mib, workers), .workers = workers, .decoders = decoders, .cost = c,
                                .joules = joules_of(t, frame, c.cpu_ms * crowd)};
     memcpy(out->need, need, sizeof(need));
 }

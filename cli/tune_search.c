@@ -31,6 +31,8 @@ static const char *over_limit(const struct tune *t, const struct tune_trial *r, 
         snprintf(buf, size, "%.1f ms miss %.1f ms", r->p99_ms, ms);
     else if (mib > 0 && r->memory_mib > mib)
         snprintf(buf, size, "%.0f MiB exceed %.0f MiB", r->memory_mib, mib);
+    else if (t->max_vram_mib > 0 && r->vram_mib > t->max_vram_mib)
+        snprintf(buf, size, "%.0f MiB of a GPU's memory exceed %.0f MiB", r->vram_mib, t->max_vram_mib);
     else
         return NULL;
     return buf;
@@ -174,7 +176,7 @@ static void follow(const struct tune *t, struct tune_row *r, int v)
     r->gain[v] = between(before, r->gain[v + 1], x);
     r->cost[v] = (struct tune_cost){between(l->decode_ms, h->decode_ms, x), between(l->work_ms, h->work_ms, x), between(l->model_ms, h->model_ms, x),
                                     between(l->write_ms, h->write_ms, x), between(l->cpu_ms, h->cpu_ms, x),
-                                    between(l->memory_mib, h->memory_mib, x)};
+                                    between(l->memory_mib, h->memory_mib, x), between(l->vram_mib, h->vram_mib, x)};
     say_gain(t, r, v);
 }
 
@@ -227,6 +229,7 @@ static void read_settings(struct tune *t)
     t->min_fps = tachy_settings_float(s, "tune.min_fps");
     t->max_latency_ms = tachy_settings_float(s, "tune.max_latency_ms");
     t->max_memory_mib = tachy_settings_float(s, "tune.max_memory");
+    t->max_vram_mib = tachy_settings_float(s, "tune.max_vram");
     if (!(t->seconds > 0)) // a table's trials have theirs
         t->seconds = tachy_settings_float(s, "tune.trial_seconds");
     for (int i = 0; i < t->n_rows; i++)
@@ -243,6 +246,11 @@ int tune_run_given(struct tune *t)
         return err;
     if (!t->given.fps) {
         message_error("the command as given fails: %s", t->given.why);
+        return TACHY_ERR_UNAVAILABLE;
+    }
+    if (t->max_vram_mib > 0 && t->given.vram_mib < 0) {
+        message_error("--max-vram: NVML (libnvidia-ml.so.1) does not say how much of a GPU's memory is in use; leave that out, or install "
+                      "NVIDIA's driver");
         return TACHY_ERR_UNAVAILABLE;
     }
     if (!tune_score(t, &t->given)) {
@@ -267,11 +275,15 @@ static void keep(struct tune *t, const struct tune_setting *s)
     t->final[i] = *s;
 }
 
+// A prediction that exceeds a limit by little may be wrong.
+static bool too_much(double mib, double limit) { return limit > 0 && mib > 1.2 * limit; }
+
 double tune_expected(const struct tune *t, const struct tune_fit *f, const int *at, double *sd)
 {
     struct tune_trial p;
     tune_predict(t, at, &p);
-    double score = t->max_memory_mib > 0 && p.memory_mib > 1.2 * t->max_memory_mib ? 0 : tune_score(t, &p);
+    bool fits = !too_much(p.memory_mib, t->max_memory_mib) && !too_much(p.vram_mib, t->max_vram_mib);
+    double score = fits ? tune_score(t, &p) : 0;
     *sd = 0;
     return score > 0 ? log(score) + tune_off(f, at, &p, sd) : -INFINITY;
 }
@@ -299,6 +311,8 @@ static void predict_gains(struct tune *t, double best[TUNE_ROWS][TUNE_VALUES])
             if (best[k][v] > 0 && best[k][0] > 0) {
                 t->row[k].gain[v] = best[k][v] / best[k][0];
                 say_predicted(&t->row[k], v);
+            } else if (best[k][0] > 0 && t->row[k].gain[v] > 0) {
+                snprintf(t->row[k].why[v], sizeof(t->row[k].why[v]), "exceeds the limits");
             }
 }
 

@@ -105,6 +105,7 @@ json_t *tune_class(struct tune *t)
     json_object_set_new(o, "min_fps", json_real(tachy_settings_float(c->settings, "tune.min_fps")));
     json_object_set_new(o, "max_latency_ms", json_real(tachy_settings_float(c->settings, "tune.max_latency_ms")));
     json_object_set_new(o, "max_memory_mib", json_real(tachy_settings_float(c->settings, "tune.max_memory")));
+    json_object_set_new(o, "max_vram_mib", json_real(tachy_settings_float(c->settings, "tune.max_vram")));
     add_list(o, c->settings, "tune.only");
     add_list(o, c->settings, "tune.fix");
     add_configs(o, c->settings);

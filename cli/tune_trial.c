@@ -178,6 +178,7 @@ static void read_summary(struct tune_trial *out, const json_t *o)
     out->joules = get(json_object_get(o, "energy"), "joules_per_frame");
     read_cost(&out->cost, o);
     out->cost.memory_mib = out->memory_mib;
+    out->cost.vram_mib = out->vram_mib;
     out->workers = (int)int_of(o, "workers");
     out->decoders = (int)int_of(o, "decoders");
     out->cores = (int)int_of(o, "cores");
@@ -201,8 +202,13 @@ int tune_run(struct tune *t, const int *at, double seconds, struct tune_trial *o
     add_word_to(&w, "--output.file=%s", t->output);
     add_word_to(&w, "--run.time_limit=%g", seconds);
     add_values(t, at, &w);
+    tachy_gpu_watch *gpus;
+    tachy_gpu_watch_open(&gpus);
     double start = now_s();
     int err = run(t, &w, false, &status);
+    if (!gpus || tachy_gpu_watch_read(gpus, &out->vram_mib) < 0)
+        out->vram_mib = -1;
+    tachy_gpu_watch_close(&gpus);
     if (err < 0)
         return err;
     t->trials++;

@@ -44,3 +44,54 @@ int tachy_gpu_now_text(char **text)
     }
     return TACHY_OK;
 }
+
+// ---- Memory over time
+
+enum { WATCH_MS = 10 };
+
+struct tachy_gpu_watch {
+    struct gpu_sampler *sampler;
+    double before[PROFILE_MAX_GPUS]; // MiB
+};
+
+int tachy_gpu_watch_open(tachy_gpu_watch **out)
+{
+    if (!out)
+        return TACHY_ERR_INVAL;
+    tachy_gpu_watch *w = *out = calloc(1, sizeof(*w));
+    int err = w ? gpu_sampler_open(&w->sampler, WATCH_MS, TACHY_LOG_VERBOSE, NULL) : TACHY_ERR_NOMEM;
+    for (int i = 0; i < gpu_sampler_count(w ? w->sampler : NULL); i++) {
+        struct gpu_sampled g;
+        gpu_sampler_read(w->sampler, i, &g);
+        w->before[i] = g.range[GPU_MEMORY].max;
+    }
+    if (err < 0)
+        tachy_gpu_watch_close(out);
+    return err;
+}
+
+int tachy_gpu_watch_read(tachy_gpu_watch *w, double *mib)
+{
+    double most = -1;
+    if (mib)
+        *mib = 0;
+    if (!w || !mib)
+        return TACHY_ERR_INVAL;
+    for (int i = 0; i < gpu_sampler_count(w->sampler); i++) {
+        struct gpu_sampled g;
+        gpu_sampler_read(w->sampler, i, &g);
+        if (g.range[GPU_MEMORY].n)
+            most = TACHY_MAX(most, g.range[GPU_MEMORY].max - w->before[i]);
+    }
+    *mib = TACHY_MAX(most, 0);
+    return most < 0 ? TACHY_ERR_UNAVAILABLE : TACHY_OK;
+}
+
+void tachy_gpu_watch_close(tachy_gpu_watch **w)
+{
+    if (!w || !*w)
+        return;
+    gpu_sampler_close(&(*w)->sampler);
+    free(*w);
+    *w = NULL;
+}

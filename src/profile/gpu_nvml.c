@@ -160,20 +160,16 @@ static void *sampler_main(void *arg)
 {
     struct gpu_sampler *s = arg;
     uint64_t at = tachy_now_ns();
-    for (;;) {
-        for (int i = 0; i < s->count; i++)
-            sample(s, &s->gpu[i]);
+    for (bool stop = false; !stop;) {
         at += (uint64_t)s->interval_ms * 1000000;
         pthread_mutex_lock(&s->lock);
         while (!s->stop && !tachy_cond_wait_until(&s->wake, &s->lock, at))
             continue;
-        bool stop = s->stop;
+        stop = s->stop;
         pthread_mutex_unlock(&s->lock);
-        if (stop)
-            break;
+        for (int i = 0; i < s->count; i++)
+            sample(s, &s->gpu[i]);
     }
-    for (int i = 0; i < s->count; i++) // the end of the last interval
-        sample(s, &s->gpu[i]);
     return NULL;
 }
 
@@ -244,7 +240,7 @@ int gpu_sampler_open(struct gpu_sampler **out, int interval_ms, enum tachy_log_l
     s->interval_ms = interval_ms;
     pthread_mutex_init(&s->lock, NULL);
     err = list_gpus(s, level);
-    for (int i = 0; i < s->count && err == TACHY_OK && !interval_ms; i++)
+    for (int i = 0; i < s->count && err == TACHY_OK; i++)
         sample(s, &s->gpu[i]);
     if (err == TACHY_OK && interval_ms)
         err = start_thread(s);

@@ -49,7 +49,7 @@ struct gpu_sampled {
 };
 
 struct gpu_sampler; // a thread; NULL is off
-// Starts sampling every GPU that NVML lists; with an interval of 0 there is one sample of each, now, and no thread.
+// Takes one sample of every GPU that NVML lists, now, and goes on in a thread; not with an interval of 0.
 // TACHY_ERR_UNAVAILABLE: no NVML or no GPU, said at `level`.
 int gpu_sampler_open(struct gpu_sampler **out, int interval_ms, enum tachy_log_level level,
                      const struct tachy_log *log);

@@ -142,6 +142,33 @@ TEST(sensors_now)
     CHECK_INT(NVML(fake_nvml_users), 0);
 }
 
+// The most on one GPU, beyond what was in use before.
+TEST(memory_watched)
+{
+    struct fake_nvml_gpu before = {.used = 100 << 20}, more = {.used = 1100 << 20};
+    tachy_gpu_watch *w;
+    NVML(fake_nvml_set, 0, &before);
+    NVML(fake_nvml_set, 1, &more);
+    CHECK_INT(tachy_gpu_watch_open(&w), TACHY_OK);
+    double mib = 1;
+    CHECK_INT(tachy_gpu_watch_read(w, &mib), TACHY_OK);
+    CHECK_INT(mib, 0);
+    NVML(fake_nvml_set, 0, &more);
+    while (mib == 0 && tachy_gpu_watch_read(w, &mib) == TACHY_OK)
+        usleep(1000);
+    NVML(fake_nvml_set, 0, &before);
+    CHECK_INT(tachy_gpu_watch_read(w, &mib), TACHY_OK);
+    CHECK_INT(mib, 1000);
+    tachy_gpu_watch_close(&w);
+    CHECK(!w);
+    tachy_gpu_watch_close(&w);
+    NVML(fake_nvml_list, 0);
+    CHECK_INT(tachy_gpu_watch_open(&w), TACHY_ERR_UNAVAILABLE);
+    CHECK(!w);
+    NVML(fake_nvml_list, 2);
+    CHECK_INT(NVML(fake_nvml_users), 0);
+}
+
 TEST(energy_of_the_run_s_gpu)
 {
     struct fake_nvml_gpu gpu = {.millijoule = 5000};
@@ -496,7 +523,7 @@ TEST(ranges_reach_the_tool)
 int main(void)
 {
     static const struct test_case cases[] = {
-        TEST_CASE(sensors_over_time), TEST_CASE(no_sensors), TEST_CASE(sensors_now), TEST_CASE(energy_of_the_run_s_gpu), TEST_CASE(events_time_two_streams),
+        TEST_CASE(sensors_over_time), TEST_CASE(no_sensors), TEST_CASE(sensors_now), TEST_CASE(memory_watched), TEST_CASE(energy_of_the_run_s_gpu), TEST_CASE(events_time_two_streams),
         TEST_CASE(copies_have_lanes_of_their_own), TEST_CASE(events_stay_on_the_clock), TEST_CASE(events_that_do_not_fit_are_dropped),
         TEST_CASE(kernels_and_copies), TEST_CASE(more_names_and_records_than_kept), TEST_CASE(cupti_that_refuses),
         TEST_CASE(ranges_reach_the_tool),

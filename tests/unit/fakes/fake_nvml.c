@@ -1,8 +1,11 @@
 // NVML without a GPU: sensors show what the test sets.
 #include "fake.h"
 
+#include <glob.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fake_nvml_gpu state[2];
@@ -63,9 +66,37 @@ FAKE_API int nvmlDeviceGetName(nvml_device device, char *name, unsigned size)
     return 0;
 }
 
+static int has_argument(const char *path, const char *word)
+{
+    char text[8192];
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+    text[n] = '\0';
+    if (f)
+        fclose(f);
+    for (size_t i = 0; i < n; i += strlen(text + i) + 1)
+        if (!strcmp(text + i, word))
+            return 1;
+    return 0;
+}
+
+// As if each process with the argument FAKE_NVML_HUNGRY had 900 MiB.
+static unsigned long long used_by_processes(void)
+{
+    const char *word = getenv("FAKE_NVML_HUNGRY");
+    unsigned long long all = 0;
+    glob_t g = {0};
+    if (word && !glob("/proc/[0-9]*/cmdline", GLOB_NOSORT, NULL, &g))
+        for (size_t i = 0; i < g.gl_pathc; i++)
+            all += has_argument(g.gl_pathv[i], word) ? 900ull << 20 : 0;
+    globfree(&g);
+    return all;
+}
+
 FAKE_API int nvmlDeviceGetMemoryInfo(nvml_device device, struct nvml_memory *memory)
 {
-    *memory = (struct nvml_memory){16ull << 30, (16ull << 30) - get(device).used, get(device).used};
+    unsigned long long used = get(device).used + (device->index ? used_by_processes() : 0);
+    *memory = (struct nvml_memory){16ull << 30, (16ull << 30) - used, used};
     return 0;
 }
 
