@@ -511,11 +511,13 @@ static int open_locked(struct tachy_session **out, struct tachy_ort *ort, char *
     pthread_rwlock_init(&s->profile_lock, NULL);
     s->profile_dir = p->profile_dir ? strdup(p->profile_dir) : NULL;
     atomic_init(&s->profile_runs, p->profile_runs);
+    const uint64_t start = tachy_now_ns();
     int err = p->profile_dir && !s->profile_dir ? TACHY_ERR_NOMEM : load(s, p, log);
     if (err < 0) {
         destroy(s);
         return err;
     }
+    tachy_msg(log, TACHY_LOG_VERBOSE, "engine: %s was loaded in %.0f ms", p->path, (double)(tachy_now_ns() - start) * 1e-6);
     s->given_up = p->ep && p->ep->whole && s->nb_left;
     s->refs = 1;
     s->next = sessions;
