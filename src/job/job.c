@@ -280,16 +280,31 @@ static int name_output(tachy_job *j, const struct job_work *w)
     return err;
 }
 
-// One task serves files one after the other; what its pictures look like may depend on the output's name.
+// One task serves files one after the other; what its pictures look like may depend on the output's name. Of several files at
+// once one thread at a time is here.
 static int open_task(tachy_job *j, struct job_work *w)
 {
-    const char *ext = job_extension(w->output);
-    if (!j->info.parallel && j->task && !strcasecmp(ext, j->task_extension))
-        return TACHY_OK;
-    tachy_task_close(&j->task);
-    j->task_extension = ext;
+    w->extension = job_extension(w->output);
+    if (j->nb_idle) {
+        struct job_task idle = j->idle[--j->nb_idle];
+        if (!strcasecmp(w->extension, idle.extension)) {
+            w->task = idle.task;
+            return TACHY_OK;
+        }
+        tachy_task_close(&idle.task);
+    }
     int err = w->output ? name_output(j, w) : TACHY_OK;
-    return err < 0 ? err : tachy_task_open(j->info.parallel ? &w->task : &j->task, j->p.task, j->set, j->p.log);
+    return err < 0 ? err : tachy_task_open(&w->task, j->p.task, j->set, j->p.log);
+}
+
+// For the next file; after a failure that has one of its own.
+static void leave_task(tachy_job *j, struct job_work *w, int err)
+{
+    if (w->task && (err == TACHY_OK || err == TACHY_ERR_INTERRUPTED)) {
+        j->idle[j->nb_idle++] = (struct job_task){w->task, w->extension};
+        w->task = NULL;
+    }
+    tachy_task_close(&w->task);
 }
 
 // Warns about settings with a surprising effect.
@@ -336,7 +351,7 @@ static int begin(struct job_work *w, struct tachy_run_params *p)
     note_live(j, w->file->input);
     tachy_run_read_settings(p, j->set);
     batch_of_one(w, p);
-    p->task = w->task ? w->task : j->task;
+    p->task = w->task;
     p->task->input = w->file->input;
     p->source = w->source;
     p->sink = w->sink;
@@ -378,7 +393,7 @@ static int end(struct job_work *w, int err, const struct tachy_summary *s)
         j->p.end(j->p.user, w->file, err, s);
     tachy_sink_close(&w->sink);
     tachy_source_close(&w->source);
-    tachy_task_close(&w->task);
+    leave_task(j, w, err);
     return err;
 }
 
@@ -399,9 +414,10 @@ static int run_in_turn(tachy_job *j)
     int err = TACHY_OK;
     for (int i = 0; i < j->info.nb_files && err == TACHY_OK && !stopped(j); i++)
         err = run_file(&j->work[i]);
-    if (j->task) // after a stop, of what there is
-        j->task->cut = err == TACHY_ERR_INTERRUPTED;
-    int finished = j->task && (err == TACHY_OK || err == TACHY_ERR_INTERRUPTED) ? tachy_stages_finish(j->task) : TACHY_OK;
+    tachy_task *t = j->nb_idle ? j->idle[0].task : NULL;
+    if (t) // after a stop, of what there is
+        t->cut = err == TACHY_ERR_INTERRUPTED;
+    int finished = t && (err == TACHY_OK || err == TACHY_ERR_INTERRUPTED) ? tachy_stages_finish(t) : TACHY_OK;
     return finished < 0 ? finished : err;
 }
 
@@ -464,7 +480,8 @@ void tachy_job_close(tachy_job **out)
     if (!j)
         return;
     *out = NULL;
-    tachy_task_close(&j->task);
+    while (j->nb_idle)
+        tachy_task_close(&j->idle[--j->nb_idle].task);
     json_decref(j->summaries);
     for (int i = 0; i < j->info.nb_files; i++)
         free(j->work[i].output);

@@ -13,6 +13,8 @@ extern const struct tachy_option tachy_job_options[], tachy_job_run_options[]; /
 
 struct tachy_task_ops;
 
+enum { JOB_AT_ONCE = 64 }; // most files
+
 // The objects of a file in progress.
 struct job_work {
     tachy_job *job;
@@ -21,7 +23,14 @@ struct job_work {
     bool done;    // its output was there before
     tachy_source *source;
     tachy_sink *sink;
-    tachy_task *task; // its own, if several run at once; NULL: the job's
+    tachy_task *task;
+    const char *extension; // of the output, see struct job_task
+};
+
+// A task that no file has now.
+struct job_task {
+    tachy_task *task;
+    const char *extension; // of the output that it was opened for
 };
 
 struct tachy_job {
@@ -41,8 +50,8 @@ struct tachy_job {
     struct tachy_job_file *files; // info.nb_files
     struct job_work *work;        // the same number
     int gpus[TACHY_MAX_GPUS], nb_gpus; // that it is spread over; none: it is the CPU's
-    tachy_task *task;           // of the files that run in turn
-    const char *task_extension; // of the output that the task was opened for
+    struct job_task idle[JOB_AT_ONCE]; // as many as files ran at once
+    int nb_idle;
     json_t *summaries;          // array; NULL: nobody asked
 };
 

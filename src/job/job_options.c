@@ -36,7 +36,7 @@ const struct tachy_option tachy_job_run_options[] = {
              "one that the program has registered"},
     {"run.calibrate", "calibrate", 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = TACHY_VERB_RUN,
      .help = "also measure each step alone, for the light ratio"},
-    {"run.parallel", "parallel", 0, TACHY_OPT_INT, "1", .min = 1, .max = 64, .group = "Run", .verbs = TACHY_VERB_RUN,
+    {"run.parallel", "parallel", 0, TACHY_OPT_INT, "1", .min = 1, .max = JOB_AT_ONCE, .group = "Run", .verbs = TACHY_VERB_RUN,
      .help = "inputs processed at the same time, by one set of workers"},
     {"run.json", "json", 0, TACHY_OPT_STRING, .arg = "FILE", .bare = "-", .group = "Run",
      .verbs = TACHY_VERB_ALL | TACHY_VERB_RUN, .help = "write the result as JSON to standard output or to FILE"},
