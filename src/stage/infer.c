@@ -340,24 +340,21 @@ const struct tachy_stage_ops tachy_stage_preprocess = {
 int infer_engine_open(struct infer_engine *e, const struct tachy_infer *in, struct tachy_infer_net *net,
                       const struct tachy_preprocess_params *pp, int regions)
 {
-    int err = TACHY_OK;
     e->net = net;
-    e->engine = net->first;
-    if (e->engine)
-        net->first = NULL;
-    else
-        err = infer_open_engine(in, net, 1, 0, &e->engine);
+    int err = infer_open_engine(in, net, 1, 0, &e->engine);
     for (int i = 0; i < regions && err == TACHY_OK; i++)
         err = tachy_preprocess_open(&e->preprocess[i], pp);
     return err == TACHY_OK ? infer_tensors_open(in, net, e->engine, 1, &e->tensors) : err;
 }
 
 // As above, for several pictures per run. TACHY_ERR_MISMATCH: the model does not take them.
-static int batch_open(struct infer_engine *e, const struct tachy_infer *in, const struct tachy_infer_net *net, int most)
+static int batch_open(struct infer_engine *e, const struct tachy_infer *in, struct tachy_infer_net *net, int most)
 {
     struct infer_tensors *t = &e->tensors;
     e->net = net;
-    int err = infer_open_engine(in, net, most, 0, &e->engine);
+    int err = net->batch ? TACHY_OK : infer_open_engine(in, net, most, 0, &net->batch);
+    if (err == TACHY_OK)
+        err = infer_open_engine(in, net, most, 0, &e->engine);
     if (err == TACHY_OK)
         err = infer_tensors_open(in, net, e->engine, most, t);
     for (int i = 0; i < t->nb_out && err == TACHY_OK; i++)

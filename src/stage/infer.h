@@ -35,7 +35,8 @@ struct tachy_infer_net {
     // Only for the stages preprocess and model.
     tachy_model *model;    // NULL: the full one's, or there is none
     struct tachy_card own; // the full one's card with other extents
-    tachy_engine *first;   // opened with the task; the first worker takes it
+    // Open as long as the task, so that workers of later inputs find the model compiled: for one picture, and for a batch.
+    tachy_engine *first, *batch;
     unsigned kept;         // outputs (bits 1 << index) that an item can hold itself
     size_t out_at[TACHY_MAX_IO], out_bytes; // their offsets in that memory, and its size
 };

@@ -87,6 +87,7 @@ void infer_net_free(struct tachy_infer_net *net)
         free((char *)(uintptr_t)net->out[i].name);
     }
     tachy_engine_close(&net->first);
+    tachy_engine_close(&net->batch);
     tachy_model_close(&net->model);
     memset(net, 0, sizeof(*net));
 }

@@ -196,6 +196,14 @@ class Categorize(common.Case):
         run("categorize", *self.net, "--categories", self.tmp / "classes.json", self.pictures[0], "-o", self.tmp / "a.csv")
         self.assertIn(full[0]["label"], (self.tmp / "a.csv").read_text())
 
+    def test_a_model_is_loaded_once_for_all_pictures(self):
+        full = self.lines()
+        for args in (["--parallel", "2"], ["--batch", "2", "--batching.dynamic.timeout_ms=1"]):
+            said = run("categorize", *self.net, "--categories", self.tmp / "classes.json", *self.pictures, "-o", f"{self.tmp}/out/", "-y", "-v", "verbose",
+                       "--workers", "2", *args).stderr
+            self.assertEqual(said.count("clip.onnx was loaded in"), 2 if "--batch" in args else 1, said)
+            self.assertEqual([json.loads((self.tmp / "out" / f"{p.stem}.categorize.jsonl").read_text())["regions"][0] for p in self.pictures], full)
+
     def test_texts_are_cached(self):
         cache = self.tmp / "cache"
         before, os.environ["XDG_CACHE_HOME"] = os.environ["XDG_CACHE_HOME"], str(cache)
