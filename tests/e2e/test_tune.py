@@ -70,12 +70,18 @@ class Tune(Case):
                     self.assertEqual(f["settings"], {})
                 self.assertEqual(r["best"], 0)
 
+    def runs_of_the_model(self, clip, *words):
+        """The model's runs and the frames."""
+        s = json.loads(run(*TASK, "--focus", "off", *words, clip, "-f", "null", "-", "--json").stdout)
+        return s["models"][0]["runs"], s["frames"]
+
     def test_planted_setting_is_twice_as_fast(self):
-        """What the guard refused above would have won without it."""
-        r = self.tune("--quality", "0", "--trial-seconds", "1", "--only", f"{SKIP}=1", clip=self.moving(512))
+        """What the guard refused above would have won without it: the model runs once."""
+        clip = self.moving(512)
+        r = self.tune("--quality", "0", "--trial-seconds", "1", "--only", f"{SKIP}=1", clip=clip)
         self.assertEqual(r["finals"][r["best"]]["settings"], {SKIP: "1"})
-        self.assertGreater(r["finals"][r["best"]]["gain"], 1.3)
         self.assertLess(r["finals"][r["best"]]["quality"], 0.99)
+        self.assertEqual((self.runs_of_the_model(clip), self.runs_of_the_model(clip, f"--{SKIP}=1")), ((512, 512), (1, 512)))
 
     def test_frame_skip_on_a_still_clip_and_the_file_of_it(self):
         clip, config = self.still(), self.tmp / "fast.yaml"
@@ -84,9 +90,8 @@ class Tune(Case):
         best = r["finals"][r["best"]]
         self.assertEqual(best["settings"], {"performance.frame_skip_enabled": "yes"})
         self.assertGreaterEqual(best["quality"], 0.99)
-        self.assertGreater(best["gain"], 1.1)
-        s = json.loads(run(*TASK, "-c", config, clip, "-f", "null", "-", "--json").stdout)
-        self.assertLess(s["models"][0]["runs"], s["frames"] / 4)
+        runs, frames = self.runs_of_the_model(clip, "-c", config)
+        self.assertLess(runs, frames / 4)
 
         # The second time nothing is measured: the result is the same in each figure.
         again = self.tune(*args, "-y", clip=clip)
@@ -96,8 +101,8 @@ class Tune(Case):
 
         # In a file a distance does not turn it on; the tuner's file does.
         self.tune("--only", f"{SKIP}=0.02", "--save-config", config, "-y", clip=clip)
-        s = json.loads(run(*TASK, "-c", config, clip, "-f", "null", "-", "--json").stdout)
-        self.assertLess(s["models"][0]["runs"], s["frames"] / 4)
+        runs, frames = self.runs_of_the_model(clip, "-c", config)
+        self.assertLess(runs, frames / 4)
 
         # Another machine gets it.
         env = {**self.env, "XDG_CACHE_HOME": str(self.tmp / "other")}
@@ -289,13 +294,12 @@ class Tune(Case):
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one core has one worker")
     def test_a_run_takes_more_workers(self):
         """In-run search: the model sleeps, so a second worker doubles the rate. All frames come, and they are the same."""
-        args = ("segment", "--provider", "null", "--provider-option", "sleep_us=20000", "--mode", "mask", "null:64x64@30,frames=400", "-f", "framemd5")
+        args = ("segment", "--provider", "null", "--mode", "mask", "null:64x64@30,frames=400", "-f", "framemd5")
         one = run(*args, self.tmp / "one.md5", "--workers", "1", "--json=one.json", cwd=self.tmp)
-        p = run(*args, self.tmp / "auto.md5", "--workers", "1", "--auto-tune", "--json=auto.json", cwd=self.tmp)
+        p = run(*args, self.tmp / "auto.md5", "--workers", "1", "--auto-tune", "--json=auto.json", "--provider-option", "sleep_us=20000", cwd=self.tmp)
         a, b = (json.loads((self.tmp / f"{name}.json").read_text()) for name in ("one", "auto"))
         self.assertEqual((a["workers"], a["frames"], b["frames"]), (1, 400, 400))
         self.assertGreater(b["workers"], 1)
-        self.assertGreater(b["fps"], 1.3 * a["fps"])
         self.assertRegex(p.stderr, r"auto-tune: \d+ workers, [0-9.]+ frames per second")
         self.assertNotIn("auto-tune", one.stderr)
         self.assertEqual((self.tmp / "one.md5").read_text(), (self.tmp / "auto.md5").read_text())
@@ -304,10 +308,10 @@ class Tune(Case):
         """The search lets decoders begin and rest. All frames come, and they are the same."""
         clip = self.tmp / "long.mp4"
         ffmpeg("-f", "lavfi", "-i", "testsrc2=s=128x96:r=25:d=24", "-c:v", "libx264", "-preset", "ultrafast", "-g", 25, clip)
-        args = ("segment", "--provider", "null", "--provider-option", "sleep_us=6000", "--mode", "mask", "-f", "framemd5", "--workers", "1",
-                "--decoders", "1", clip)
+        args = ("segment", "--provider", "null", "--mode", "mask", "-f", "framemd5", "--workers", "1", "--decoders", "1", clip)
         one = run(*args, "-o", self.tmp / "one.md5", "--json=one.json", cwd=self.tmp)
-        p = run(*args, "-o", self.tmp / "auto.md5", "--auto-tune", "--log-level", "verbose", "--json=auto.json", cwd=self.tmp)
+        p = run(*args, "-o", self.tmp / "auto.md5", "--auto-tune", "--log-level", "verbose", "--json=auto.json", "--provider-option", "sleep_us=6000",
+                cwd=self.tmp)
         a, b = (json.loads((self.tmp / f"{name}.json").read_text()) for name in ("one", "auto"))
         self.assertEqual((a["decoders"], a["frames"], b["frames"]), (1, 600, 600), one.stderr)
         self.assertRegex(p.stderr, r"auto-tune: 2 workers, 2 decoders instead of 1 worker, 1 decoder")
