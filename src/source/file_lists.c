@@ -3,6 +3,7 @@
 #include "base/path.h"
 
 #include <libavutil/avstring.h>
+#include <libavutil/bprint.h>
 #include <stdlib.h>
 #include <strings.h>
 
@@ -58,17 +59,18 @@ const char *file_list_by_name(const char *url)
 // names. NULL: no memory.
 static char *whitelist(const char *list)
 {
-    char *all = av_strdup("image2");
+    AVBPrint all;
+    char *text = NULL;
     void *at = NULL;
-    for (const AVInputFormat *f; all && (f = av_demuxer_iterate(&at));) {
+    av_bprint_init(&all, 0, AV_BPRINT_SIZE_UNLIMITED);
+    av_bprintf(&all, "image2");
+    for (const AVInputFormat *f; (f = av_demuxer_iterate(&at));) {
         const struct list_format *l = find_list(f->name);
-        if (l && (!list || strcmp(l->demuxer, list)))
-            continue;
-        char *more = av_asprintf("%s,%s", all, f->name);
-        av_free(all);
-        all = more;
+        if (!l || (list && !strcmp(l->demuxer, list)))
+            av_bprintf(&all, ",%s", f->name);
     }
-    return all;
+    av_bprint_finalize(&all, av_bprint_is_complete(&all) ? &text : NULL);
+    return text;
 }
 
 // ---- What a list names
