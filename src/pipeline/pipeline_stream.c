@@ -84,6 +84,7 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
         .item_bytes = (int64_t)tachy_task_item_bytes(b->task),
         .workers = p->nb_workers,
         .group = s->group,
+        .batch = b->batcher ? p->batch : 0,
         .max_bytes = TACHY_DEF(params->max_bytes, p->max_bytes),
         .window = params->window,
         .most = params->ahead ? params->ahead + TACHY_MAX(p->nb_workers, p->batch) : 0,

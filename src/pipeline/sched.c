@@ -23,6 +23,7 @@ static int64_t depth_of(const struct sched_stream *s)
     // Small pictures wait side by side: hand-overs are then few.
     int64_t small = TACHY_MIN(8 * MIB / bytes, 64);
     int64_t most = TACHY_MAX(TACHY_MAX(3 * (int64_t)s->workers + 4, small), groups);
+    most = TACHY_MAX(most, (int64_t)s->batch * (s->workers + 1)); // of batches too, as far as they fit
     if (!max_bytes)
         max_bytes = TACHY_MAX(160 * MIB, TACHY_MIN(need * bytes, s->memory / 4));
     return TACHY_CLAMP(max_bytes / bytes, 2, most) + s->ahead;

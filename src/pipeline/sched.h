@@ -10,6 +10,7 @@ struct sched_stream {
     int64_t item_bytes;          // of what the stages keep in an item
     int workers;
     int group;           // items that a worker takes at once
+    int batch;           // pictures per run of a model that runs apart from the workers; 0, 1: there is none
     int64_t max_bytes;   // that pictures in flight may take; 0: no wish
     int64_t window;      // positions ahead of pull that push may reach; 0: no wish
     int64_t ahead;       // items that wait before ordered spans for the ones after them, in all

@@ -79,6 +79,21 @@ TEST(groups_are_in_flight)
     }
 }
 
+// A model that runs apart gets full batches: one per worker, and one that comes together, also if pictures are written.
+TEST(batches_are_in_flight)
+{
+    for (int workers = 1; workers <= 4; workers *= 2) {
+        struct sched_stream s = plain(640 * 480 * 3 / 2, 640 * 480 * 3 / 2, workers);
+        struct sched_bounds b;
+        s.batch = 16;
+        sched_bounds(&s, &b);
+        CHECK(b.depth >= 16 * (workers + 1));
+        s.max_bytes = 8 * MIB; // what was asked for counts
+        sched_bounds(&s, &b);
+        CHECK(b.depth * (s.in_bytes + s.out_bytes) <= 8 * MIB);
+    }
+}
+
 // A request for fewer frames ahead is honoured for all frames, and nobody gets more than the memory allows.
 TEST(frames_ahead_are_bounded)
 {
@@ -215,7 +230,7 @@ TEST(groups)
     CHECK_INT(sched_turns(16, false, true), 16);
 }
 
-TEST_MAIN(TEST_CASE(groups), TEST_CASE(bounds_hold), TEST_CASE(groups_are_in_flight), TEST_CASE(depth_follows_the_budget),
+TEST_MAIN(TEST_CASE(groups), TEST_CASE(bounds_hold), TEST_CASE(groups_are_in_flight), TEST_CASE(batches_are_in_flight), TEST_CASE(depth_follows_the_budget),
           TEST_CASE(a_turn_at_the_beginning_holds_few_pictures),
           TEST_CASE(frames_ahead_are_bounded), TEST_CASE(masks_may_wait_further_ahead), TEST_CASE(shares_are_fair),
           TEST_CASE(rests_become_as_long_as_a_group), TEST_CASE(the_gate_lets_groups_through))
