@@ -355,6 +355,67 @@ static void volumes(struct check *c)
     unmake(c, &k);
 }
 
+// Weights as spread_apart wants them.
+static void keep_apart(struct check *c, struct conv_case *k)
+{
+    const struct tachy_conv_shape *s = &k->a.shape;
+    k->a.spread_apart = 1;
+    for (int i = 0; i < (int)k->weights.n; i++) {
+        const int x = i / s->cin % s->kw, y = i / s->cin / s->kw % s->kh, side = i / s->cin / s->kw / s->kh / (s->cout / 4);
+        if (y == (side < 2 ? s->kh - 1 : 0) || x == (side % 2 ? 0 : s->kw - 1))
+            k->weights.value[i] = 0;
+    }
+    nn_put(c, &k->weights);
+}
+
+// Channels as blocks of pixels in a part of a larger picture, against `conv`, whose output is moved here.
+static void spreads(struct check *c, bool large)
+{
+    struct conv_case k = {.a = {.dtype = nn_half(c)}};
+    struct tachy_conv_shape *s = &k.a.shape;
+    const int most = large ? 70 : 12, side = 64 * check_range(c, 1, 3), more = 8 * check_range(c, 0, 2);
+    *s = (struct tachy_conv_shape){.n = check_range(c, 1, 3), .h = check_range(c, 1, most), .w = check_range(c, 1, most),
+                                   .cin = 8 * check_range(c, 1, 20), .cout = 4 * side, .kh = 1, .kw = 1, .stride_h = 1, .stride_w = 1,
+                                   .dil_h = 1, .dil_w = 1, .groups = 1};
+    if (check_range(c, 0, 1)) {
+        s->kh = s->kw = check_range(c, 2, 3);
+        s->pad_top = s->pad_left = 1, s->pad_bottom = s->pad_right = s->kh - 2; // as many outputs as inputs
+    }
+    make(c, &k, 0, false, false);
+    if (s->kh > 1 && check_range(c, 0, 2))
+        keep_apart(c, &k);
+    struct nn_buffer got = nn_poison(c, nn_elements(s->n, 2 * s->h, 2 * s->w, side, more), k.a.dtype);
+    check_gpu_launched(c, tachy_nn_kernels()->conv(&k.a, c->gpu->stream), "conv");
+    nn_get(c, &k.out);
+    struct nn_buffer want = nn_poison(c, got.n, k.a.dtype);
+    const struct tachy_nn_tensor to = nn_tensor(&got, 2 * s->h, 2 * s->w, side, more);
+    for (int64_t i = 0; i < (int64_t)k.out.n; i++) {
+        const int64_t o = i % s->cout, x = i / s->cout % s->w, y = i / s->cout / s->w % s->h, n = i / s->cout / s->w / s->h;
+        want.value[n * to.image + (2 * y + o / side / 2) * to.row + (2 * x + o / side % 2) * to.pixel + o % side] = k.out.value[i];
+    }
+    k.a.spread = to;
+    for (k.a.variant = 0; k.a.variant < TACHY_NN_TMA_VARIANTS; k.a.variant++) {
+        nn_close(c, &got);
+        got = nn_poison(c, want.n, k.a.dtype), k.a.spread.data = got.at;
+        int status = tachy_nn_kernels()->conv_tma(&k.a, c->gpu->stream);
+        check_case(c, !status || k.a.variant != 3, "conv_tma refuses a spread of %d channels", side);
+        if (status == CUDA_INVALID_VALUE)
+            continue;
+        check_gpu_launched(c, status, "conv_tma");
+        nn_get(c, &got);
+        struct tachy_view is = nn_view(got.value, &to, s->n, 2 * s->h, 2 * s->w, side),
+                          of = nn_view(want.value, &to, s->n, 2 * s->h, 2 * s->w, side);
+        double worst = nn_worst(&is, &of, 2 * nn_rounding(k.a.dtype));
+        bool between = true; // what lies between pixels is another tensor's
+        for (size_t i = 0; i < got.n && between; i++)
+            between = !isnan(want.value[i]) || isnan(got.value[i]);
+        check_case(c, worst < 8e-6 && between, "spread, variant %d: %dx%dx%dx%d to 4 x %d and %d between, kernel %d%s, act %d: off by %g",
+                   k.a.variant, s->n, s->h, s->w, s->cin, side, more, s->kh, k.a.spread_apart ? " apart" : "", k.a.epilogue.act.kind, worst);
+    }
+    nn_close(c, &got), nn_close(c, &want);
+    unmake(c, &k);
+}
+
 // The second convolution of a pair, whose input is the first one's output.
 static void make_second(struct check *c, struct conv_case *k, const struct conv_case *first, int cout)
 {
@@ -722,6 +783,8 @@ static void run(struct check *c)
             volumes(c);
         for (int i = 0; i < check_times(c, 40); i++)
             pairs(c, i % 4 == 0);
+        for (int i = 0; i < check_times(c, 20); i++)
+            spreads(c, i % 4 == 0);
     }
     cudnn(c);
     if (c->bench)

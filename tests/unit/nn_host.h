@@ -122,11 +122,36 @@ static int host_conv_stem(const struct tachy_nn_conv *a, cuda_stream s)
     host_stems += fits;
     return fits ? host_conv_of(a, false) : CUDA_INVALID_VALUE;
 }
+static int host_spreads, host_aparts; // how often it was taken, and with taps apart
+// Row by row, as the kernel: an output that overwrites an input shows in the result.
+static int host_conv_spread(const struct tachy_nn_conv *a)
+{
+    const struct tachy_conv_shape *s = &a->shape;
+    int c = s->cout / 4;
+    if (s->stride_h * s->stride_w * s->groups != 1 || s->cout % 256 || a->epilogue.add.data || tachy_dtype_size(a->dtype) != 2)
+        return CUDA_INVALID_VALUE;
+    for (int i = 0; a->spread_apart && i < s->cout * s->kh * s->kw * s->cin; i++) {
+        int x = i / s->cin % s->kw, y = i / s->cin / s->kw % s->kh, side = i / s->cin / s->kw / s->kh / c;
+        if ((y == (side < 2 ? s->kh - 1 : 0) || x == (side % 2 ? 0 : s->kw - 1)) && host_load(a->weights, a->dtype, i) != 0)
+            return CUDA_INVALID_VALUE;
+    }
+    host_aparts += a->spread_apart;
+    for (int n = 0; n < s->n; n++)
+        for (int y = s->h - 1; y >= 0; y--)
+            for (int x = s->w - 1; x >= 0; x--)
+                for (int o = 0; o < s->cout; o++)
+                    host_store(a->spread.data, a->dtype, n * a->spread.image + (2 * y + o / c / 2) * a->spread.row +
+                               (2 * x + o / c % 2) * a->spread.pixel + o % c, host_act(&a->epilogue.act, host_taps(a, false, n, y, x, o), o));
+    host_spreads++;
+    return 0;
+}
 static int host_own_weights; // convolutions with weights for each image
 static int host_padded;      // and with rows of weights that end in zeros, which the loops leave out
 static int host_conv_tma(const struct tachy_nn_conv *a, cuda_stream s)
 {
     const struct tachy_conv_shape *q = &a->shape;
+    if (a->spread.data)
+        return host_conv_spread(a);
     bool aligned = (a->in.pixel | a->out.pixel | a->epilogue.add.pixel) % 8 == 0 && (a->in.data | a->out.data | a->epilogue.add.data) % 16 == 0;
     host_own_weights += a->weights_image && !a->variant;
     if (a->weights_image)

@@ -188,12 +188,6 @@ TEST(odd_channels)
     tachy_graph_close(&g);
 }
 
-// A convolution whose sums are about as large as what goes in.
-static struct tachy_value *tame(struct tachy_value *x, int channels, int kernel, bool bias)
-{
-    return binary(TACHY_PLAN_MUL, conv(x, channels, kernel, bias), number(1.5f / (float)kernel / sqrtf((float)x->shape[1])));
-}
-
 // Steps of a region in another order that its lanes may have: the last lane's first.
 static void turn_lanes(struct cuda_plan *p)
 {

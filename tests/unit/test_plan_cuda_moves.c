@@ -401,6 +401,57 @@ TEST(few_channels)
     tachy_graph_close(&g);
 }
 
-TEST_MAIN(TEST_CASE(few_channels), TEST_CASE(volumes_sampled_where_they_lie),
+// Blocks of 2 x 2 pixels beside a skip connection, and alone; and a convolution of pixels that were repeated.
+static void doubled(void)
+{
+    begin();
+    struct tachy_value *x = input(4, SHAPE(2, 3, 8, 12)), *skip = unary(TACHY_PLAN_RELU, tame(x, 16, 3, true)), *y, *in[2];
+    struct tachy_plan_attr half = {.pool = {.kernel = {2, 2}, .stride = {2, 2}}}, side = {.axis = 1};
+    struct tachy_plan_attr twice = {.conv = {{2, 2}, {2, 2}, {1, 1}, {0, 0, 0, 0}, 1, {0, 0}, 0, 0}};
+    in[0] = skip;
+    in[1] = make(TACHY_OP_DECONV, twice, VALUE(2, 64, 8, 12), make(TACHY_OP_POOL, half, VALUE(2, 16, 4, 6), skip, NULL, NULL),
+                 NUMBERS(16, 64, 2, 2), NUMBERS(64));
+    tachy_graph_node(g, NULL, TACHY_OP_CONCAT, "n", &side, in, 2, y = VALUE(2, 80, 8, 12));
+    y = unary(TACHY_PLAN_RELU, tame(y, 16, 3, true));
+    y = unary(TACHY_PLAN_RELU, make(TACHY_OP_DECONV, twice, VALUE(2, 64, 16, 24), y, NUMBERS(16, 64, 2, 2), NULL));
+    struct tachy_plan_attr again = {.resize = {.mode = TACHY_PLAN_NEAREST, .coords = TACHY_PLAN_ASYMMETRIC, .round = 1, .scale = {2, 2}}};
+    y = unary(TACHY_PLAN_RELU, tame(make(TACHY_OP_RESIZE, again, VALUE(2, 64, 32, 48), y, NULL, NULL), 64, 3, true));
+    tachy_graph_add_output(g, tame(y, 8, 3, true));
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+// The convolution writes them where they belong; or it does not, and they are copied.
+TEST(pixels_written_by_a_convolution)
+{
+    const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
+    enum { IN = 2 * 3 * 8 * 12, OUT = 2 * 8 * 32 * 48 };
+    float *want = expected(doubled), *x = calloc(IN, sizeof(*x)), *y = calloc(OUT, sizeof(*y));
+    seed = 99;
+    for (int i = 0; i < IN; i++)
+        x[i] = 3 * noise();
+    for (int together = 0; together < 2; together++) {
+        doubled();
+        struct tachy_plan *p = opened(&params);
+        struct cuda_plan *q = (struct cuda_plan *)p;
+        for (int i = 0; i < q->nb_steps; i++)
+            if (q->steps[i].pairs) {
+                CHECK_INT(q->steps[i + 1].kind, CUDA_POINTWISE);
+                q->steps[i].way = (struct cuda_way){together ? CUDA_CONV_PAIR : CUDA_CONV_ANY, 0};
+                q->steps[i + 1].way = (struct cuda_way){together ? CUDA_CONV_DONE : CUDA_CONV_ANY, 0};
+            }
+        host_spreads = host_aparts = 0;
+        CHECK_INT(steps_of(p, CUDA_INTERPOLATE), 0);
+        CHECK_INT(tachy_plan_cuda.run(p, (const void *const[]){x}, (void *const[]){y}, NULL), TACHY_OK);
+        CHECK_INT(host_spreads, 3 * together);
+        CHECK_INT(host_aparts, together);
+        CHECK(off(y, want, OUT) < 3e-3);
+        memset(y, 0, sizeof(*y) * OUT);
+        tachy_plan_close(&p);
+        tachy_graph_close(&g);
+    }
+    free(x), free(y), free(want);
+}
+
+TEST_MAIN(TEST_CASE(pixels_written_by_a_convolution), TEST_CASE(few_channels), TEST_CASE(volumes_sampled_where_they_lie),
           TEST_CASE(attention_in_place), TEST_CASE(attention_with_one_side_alone), TEST_CASE(transformer_layer), TEST_CASE(products_of_moved_parts),
           TEST_CASE(volumes_stay_turned))

@@ -26,6 +26,12 @@ struct tachy_nn_conv {
     // Only conv and conv_tma, one group: the pictures are planes of a volume, `in_planes` of them, and picture n of shape.n is made of
     // those from n - before on, so many; what lies outside is zero. Weights: [cout][kh][kw][planes][cin]. 0: one picture, n itself.
     int planes, before, in_planes;
+    // Only conv_tma: the picture of twice the height and width that is written instead of `out`. Its pixel (2 y + i, 2 x + j) has the
+    // output channels (2 i + j) cout / 4 and following of pixel (y, x). cout is a multiple of 256, nothing is added. data 0: none.
+    struct tachy_nn_tensor spread;
+    // 1: the weights of pixels with i = 0 are zero in the last row of taps, those with i = 1 in the first; columns likewise by j. 0: nothing
+    // is known of them.
+    int spread_apart;
     // conv_depthwise: sums of what is stored, float32 [n][parts][cout] with depthwise_parts() (kernels.h) parts of an image,
     // overwritten; the same bits in each run. 0: not wanted.
     cuda_address sums;

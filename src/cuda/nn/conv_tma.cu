@@ -22,7 +22,7 @@ template <int BLOCKS, int COLUMNS, int CHANNELS, int TAPS> struct layout { // of
 };
 
 struct work { // of one launch
-    CUtensorMap in, weights, out, add;
+    CUtensorMap in, weights, out, add; // add: also the odd rows of what is spread, of which out has the even ones
     tachy_conv_shape s;
     tachy_nn_act act;
     const float *bias;
@@ -34,6 +34,7 @@ struct work { // of one launch
     bool has_add, add_one, add_last, ordered; // add_one: one image is added to all
     int weights_image;              // rows from an image's weights to the next's; 0: all have the same
     int planes, before;             // of a volume, that an image is made of
+    int side, apart;                // channels of a pixel that is spread, 0: none are; as spread_apart
     uint16_t order[MOST_ORDER];     // of the tiles in an image, most steps first
 };
 
@@ -57,6 +58,17 @@ __host__ __device__ static inline int valid_taps(int from, int to, int stride, i
     return n ? n : 1;
 }
 
+// Of the valid taps those whose weights may be other than zero; if there are none, one of them.
+__host__ __device__ static inline void leave_apart(int apart, bool later, int taps, int *first, int *n)
+{
+    int low = later && *first < apart ? apart : *first, high = *first + *n;
+    high = later || high <= taps - apart ? high : taps - apart;
+    if (low < high)
+        *first = low, *n = high - low;
+    else
+        *n = 1;
+}
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 __device__ static inline tile tile_of(const work &w, int rank, int columns_each)
 {
@@ -72,6 +84,11 @@ __device__ static inline tile tile_of(const work &w, int rank, int columns_each)
     const tachy_conv_shape &s = w.s;
     t.rows = valid_taps(t.y, min(t.y + w.th, w.out_h), s.stride_h, s.pad_top, s.dil_h, s.kh, s.h, &t.row0);
     t.taps_in_row = valid_taps(t.x, min(t.x + w.tw, w.out_w), s.stride_w, s.pad_left, s.dil_w, s.kw, s.w, &t.column0);
+    if (w.apart) {
+        int side = t.channel / w.side;
+        leave_apart(w.apart, side > 1, s.kh, &t.row0, &t.rows);
+        leave_apart(w.apart, side % 2, s.kw, &t.column0, &t.taps_in_row);
+    }
     return t;
 }
 
@@ -252,8 +269,11 @@ __device__ static inline void store_chunk(const work &w, const tile &t, const pl
     }
     fence_async();
     named_barrier(1 + p.group, 128);
-    if (p.thread == 0)
-        tma_store(&w.out, buffer, channel, t.x + pixel % w.tw, t.y + pixel / w.tw % w.th, t.n + pixel / w.tw / w.th);
+    int x = t.x + pixel % w.tw, y = t.y + pixel / w.tw % w.th, n = t.n + pixel / w.tw / w.th;
+    if (p.thread == 0 && w.side)
+        tma_store(channel / w.side < 2 ? &w.out : &w.add, buffer, channel % w.side, channel / w.side % 2, x, y, n);
+    else if (p.thread == 0)
+        tma_store(&w.out, buffer, channel, x, y, n);
 }
 
 // Every block of the cluster gets the other blocks' sums for its own chunks: chunk u of a warpgroup belongs to block u
@@ -406,6 +426,14 @@ static bool encode_picture(CUtensorMap *map, const tachy_nn_tensor *t, int c, in
     return encode(map, t->data, 4, size, stride, boxes, step);
 }
 
+// Every second row of a spread picture, from `row` on: pixels of c channels in pairs, of which a box has one side.
+static bool encode_rows(CUtensorMap *map, const tachy_nn_tensor *t, int row, int c, int w, int h, int n, const int box[3])
+{
+    int64_t size[5] = {c, 2, w, h, n}, stride[5] = {1, t->pixel, 2 * t->pixel, 2 * t->row, t->image ? t->image : t->row * 2 * h};
+    int boxes[5] = {64, 1, box[0], box[1], box[2]}, step[5] = {1, 1, 1, 1, 1};
+    return encode(map, t->data + (cuda_address)(row * t->row * 2), 5, size, stride, boxes, step);
+}
+
 static int least(int a, int b) { return a < b ? a : b; }
 
 // The box of `pixels` pixels with the fewest tiles; among equals the squarest, whose padding is skipped soonest. From
@@ -475,6 +503,9 @@ template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH = 64, int TAPS = 1
     w.has_add = a->epilogue.add.data != 0, w.add_last = a->epilogue.add_last;
     w.add_one = w.has_add && !a->epilogue.add.image && s->n > 1;
     w.weights_image = a->weights_image ? s->cout : 0;
+    w.side = a->spread.data ? s->cout / 4 : 0, w.apart = w.side ? a->spread_apart : 0;
+    if (w.apart && (w.side % N || SPLIT > 1 || TAPS > 1))
+        return cudaErrorInvalidValue;
     w.planes = a->planes > 1 ? a->planes : 1, w.before = a->planes > 1 ? a->before : 0;
     if ((TAPS > 1 && (s->kh != TAPS || s->stride_h > 1 || s->stride_w > 1 || w.planes > 1)) || !choose_tile(&w, L::PIXELS, s->n, TAPS, L::ROWS))
         return cudaErrorInvalidValue;
@@ -496,9 +527,14 @@ template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH = 64, int TAPS = 1
     int64_t stride[3] = {1, row, row * taps};
     int rows[3] = {DEPTH, 1, N}, one[3] = {1, 1, 1};
     if (!encode_picture(&w.in, &a->in, s->cin, s->w, s->h, a->planes > 1 ? a->in_planes : s->n, DEPTH, box, s->stride_w, s->stride_h) ||
-        !encode(&w.weights, a->weights, 3, size, stride, rows, one) ||
-        !encode_picture(&w.out, &a->out, s->cout, w.out_w, w.out_h, s->n, 64, part, 1, 1) ||
-        !encode_picture(&w.add, w.has_add ? &a->epilogue.add : &a->out, s->cout, w.out_w, w.out_h, w.add_one ? 1 : s->n, 64, part, 1, 1))
+        !encode(&w.weights, a->weights, 3, size, stride, rows, one))
+        return cudaErrorInvalidValue;
+    bool stores = w.side ? encode_rows(&w.out, &a->spread, 0, w.side, w.out_w, w.out_h, s->n, part) &&
+                               encode_rows(&w.add, &a->spread, 1, w.side, w.out_w, w.out_h, s->n, part)
+                         : encode_picture(&w.out, &a->out, s->cout, w.out_w, w.out_h, s->n, 64, part, 1, 1) &&
+                               encode_picture(&w.add, w.has_add ? &a->epilogue.add : &a->out, s->cout, w.out_w, w.out_h, w.add_one ? 1 : s->n,
+                                              64, part, 1, 1);
+    if (!stores)
         return cudaErrorInvalidValue;
     cudaError_t err = cudaFuncSetAttribute(conv_tma<T, BLOCKS, N, SPLIT, DEPTH, TAPS>, cudaFuncAttributeMaxDynamicSharedMemorySize, L::BYTES);
     if (err != cudaSuccess)
@@ -532,6 +568,8 @@ int tachy_nn_run_conv_tma(const struct tachy_nn_conv *a, cuda_stream stream)
         s->n < 1 || s->stride_h > 8 || s->stride_w > 8)
         return cudaErrorInvalidValue;
     if (a->planes > 1 && (a->weights_image || a->in_planes < 1))
+        return cudaErrorInvalidValue;
+    if (a->spread.data && (!whole_vectors(&a->spread, 8) || s->cout % 256 || a->epilogue.add.data))
         return cudaErrorInvalidValue;
     if (a->variant < 0 || a->variant >= TACHY_NN_TMA_VARIANTS ||
         (a->weights_image && a->weights_image != (int64_t)s->cout * s->kh * s->kw * s->cin))

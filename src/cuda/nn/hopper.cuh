@@ -48,6 +48,12 @@ __device__ static inline void tma_store(const CUtensorMap *map, uint32_t from, i
                  "r"(x), "r"(y) : "memory");
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
+__device__ static inline void tma_store(const CUtensorMap *map, uint32_t from, int c, int side, int x, int y, int n)
+{
+    asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2,%3,%4,%5,%6}], [%1];" ::"l"(map), "r"(from), "r"(c),
+                 "r"(side), "r"(x), "r"(y), "r"(n) : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
 // Until all but `left` of this thread's stores have read their shared memory.
 template <int left> __device__ static inline void tma_store_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(left) : "memory"); }
 // Makes ordinary stores to shared memory visible to TMA and wgmma after this and a barrier.

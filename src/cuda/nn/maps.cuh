@@ -16,12 +16,12 @@ static encode_fn encoder(void)
     return found;
 }
 
-// Describes a tensor of 16-bit elements with up to four dimensions, innermost first, from which boxes are fetched: box
+// Describes a tensor of 16-bit elements with up to five dimensions, innermost first, from which boxes are fetched: box
 // elements per dimension, step apart. Strides count elements; the innermost is 1. Rows of 64 or 32 elements are swizzled.
 static bool encode(CUtensorMap *map, cuda_address data, int rank, const int64_t *size, const int64_t *stride, const int *box, const int *step)
 {
-    cuuint64_t sizes[4], strides[3];
-    cuuint32_t boxes[4], steps[4];
+    cuuint64_t sizes[5], strides[4];
+    cuuint32_t boxes[5], steps[5];
     for (int d = 0; d < rank; d++) {
         sizes[d] = (cuuint64_t)size[d], boxes[d] = (cuuint32_t)(box[d] * step[d]), steps[d] = (cuuint32_t)step[d];
         if (d)

@@ -368,7 +368,7 @@ static const struct tachy_plan_pass *passes(const struct tachy_plan_params *p)
         {"prelu", tachy_plan_prelu}, {"groups", cuda_groups}, {"affine", tachy_plan_affine},                      \
         {"pad", tachy_plan_pad},                                                                                   \
         {"resize", tachy_plan_resize}, {"mean", tachy_plan_mean}, {"fuse", tachy_plan_fuse}, {"borders", cuda_borders},                       \
-        {"factors", tachy_plan_factors}, __VA_ARGS__ {"sums", cuda_sums}, {"deconv", tachy_plan_deconv}, {"blocks", tachy_plan_shuffle}, {"scale", tachy_plan_scale_whole},            \
+        {"factors", tachy_plan_factors}, __VA_ARGS__ {"sums", cuda_sums}, {"doubled", cuda_doubled}, {"deconv", tachy_plan_deconv}, {"blocks", tachy_plan_shuffle}, {"scale", tachy_plan_scale_whole},            \
         {"dead", tachy_plan_dead}, {"few", cuda_few}, {"volumes", cuda_volumes}, {"layout", tachy_plan_layout}, {"planes", cuda_planes}
 #define ROWS {"rows", cuda_rows}, // attention of 16 bits reads rows in any order
     static const struct tachy_plan_pass single[] = {PASSES(), {NULL, NULL}};

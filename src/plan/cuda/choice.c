@@ -53,10 +53,11 @@ static uint64_t key_of(const struct cuda_step *s)
         return key_of_int8(&s->a.conv_int8);
     const struct tachy_nn_conv *c = &s->a.conv;
     const struct tachy_nn_tensor *add = &c->epilogue.add;
+    const bool convs = s->pairs && s[1].kind == CUDA_CONV;
     int64_t parts[] = {c->in.pixel, c->in.row, c->in.image, c->out.pixel, c->out.row, c->out.image, add->pixel, add->row,
                        add->image, add->data != 0, c->epilogue.add_last, c->bias != 0, c->epilogue.act.kind, c->dtype,
                        s->product.m, s->depthwise != 0, s->scaled != 0, c->sums != 0, c->planes, c->before, c->in_planes,
-                       s->pairs ? s[1].a.conv.shape.cout : 0, s->pairs ? s[1].a.conv.epilogue.act.kind : 0};
+                       convs ? s[1].a.conv.shape.cout : c->spread.pixel, convs ? s[1].a.conv.epilogue.act.kind : 2 * c->spread.row + c->spread_apart};
     return tachy_mix(tachy_mix(1, &c->shape, sizeof(c->shape)), parts, sizeof(parts));
 }
 
@@ -295,8 +296,7 @@ static struct cuda_way way_of(const struct choice *c, int step, int round, enum 
 static void settle(struct choice *c)
 {
     for (int i = 0; i < c->p->nb_steps; i++)
-        if (c->of[i] >= 0)
-            c->p->steps[i].way = way_of(c, i, 0, PAIR_CHOSEN);
+        c->p->steps[i].way = way_of(c, i, 0, PAIR_CHOSEN);
 }
 
 // Keeps the GPU busy until the host has queued a run: a step's time would have the host's in it. Small fills would not: they take the

@@ -48,7 +48,7 @@ enum cuda_conv {
     CUDA_CONV_TMA,
     CUDA_CONV_GEMM,
     CUDA_CONV_CUDNN,
-    CUDA_CONV_PAIR, // one kernel with the step that follows
+    CUDA_CONV_PAIR, // one kernel with the step that follows, a convolution or the copy that spreads its channels
     CUDA_CONV_DONE, // nothing is left to do: the step in front was a pair
     CUDA_CONVS
 };
@@ -357,6 +357,7 @@ const char *cuda_refuses(const struct tachy_node *n);
 tachy_plan_pass_fn cuda_borders; // batch normalisations in front of convolutions with padding (borders.c)
 tachy_plan_pass_fn cuda_bytes; // bytes along an axis as floats (bytes.c)
 tachy_plan_pass_fn cuda_pixels; // first convolutions of pictures whose channels lie last (pixels.c)
+tachy_plan_pass_fn cuda_doubled; // convolutions of pixels that are repeated (doubled.c)
 tachy_plan_pass_fn cuda_few; // convolutions to few channels (few.c)
 tachy_plan_pass_fn cuda_volumes; // convolutions read the planes of a volume where they lie (volumes.c)
 tachy_plan_pass_fn cuda_patches; // convolutions of windows side by side as products (patches.c)
@@ -388,6 +389,8 @@ void cuda_keep_lanes(struct cuda_build *b);
 bool cuda_pairs(const struct tachy_node *n);
 // ways.c: which kernels can run step `s`, a convolution; the first is the default.
 int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_way to[CUDA_WAYS]);
+// The variant of conv_tma for a convolution that spreads its channels.
+int cuda_spread_variant(const struct cuda_plan *p, const struct tachy_nn_conv *c);
 // True if such a pair is expected to be faster than its two steps.
 bool cuda_pair_pays(const struct cuda_plan *p, const struct cuda_step *s);
 // choice.c: opens what the steps need of libraries and settles each convolution's way.

@@ -12,7 +12,7 @@ enum { ADDRESSES = 12 };
 #define AT(member) (offsetof(union cuda_args, member) + 1)
 static const uint16_t addresses[CUDA_KINDS][ADDRESSES] = {
     [CUDA_CONV] = {AT(conv.in.data), AT(conv.out.data), AT(conv.weights), AT(conv.bias), AT(conv.scale),
-                   AT(conv.epilogue.act.slope), AT(conv.epilogue.add.data), AT(conv.sums)},
+                   AT(conv.epilogue.act.slope), AT(conv.epilogue.add.data), AT(conv.sums), AT(conv.spread.data)},
     [CUDA_GEMM] = {AT(gemm.x), AT(gemm.w), AT(gemm.bias), AT(gemm.add), AT(gemm.y), AT(gemm.workspace)},
     [CUDA_POINTWISE] = {AT(pointwise.out.data), AT(pointwise.in[0].data), AT(pointwise.in[1].data),
                         AT(pointwise.in[2].data), AT(pointwise.in[3].data), AT(pointwise.in[4].data),
@@ -87,6 +87,8 @@ static int run_conv(const struct cuda_plan *p, const struct cuda_step *s, struct
     const struct tachy_nn_kernels *k = p->kernels;
     const struct tachy_conv_shape *q = &a->conv.shape;
     a->conv.variant = way.variant;
+    if (way.kernel != CUDA_CONV_PAIR)
+        a->conv.spread.data = 0;
     if (s->scaled && way.kernel != CUDA_CONV_ANY) {
         a->conv.weights = real(s->scaled, base);
         a->conv.weights_image = (int64_t)q->cout * q->kh * q->kw * q->cin;
@@ -98,8 +100,11 @@ static int run_conv(const struct cuda_plan *p, const struct cuda_step *s, struct
     case CUDA_CONV_TMA: a->conv.weights = s->padded ? real(s->padded, base) : a->conv.weights; return k->conv_tma(&a->conv, stream);
     case CUDA_CONV_GEMM: return run_product(s, way.variant, a, base, stream);
     case CUDA_CONV_CUDNN: return run_engine(s, way.variant, a, base, stream);
-    case CUDA_CONV_PAIR: return run_pair(p, s, a, base, stream);
-    case CUDA_CONV_DONE: return CUDA_OK;
+    case CUDA_CONV_PAIR:
+        if (!s->a.conv.spread.data)
+            return run_pair(p, s, a, base, stream);
+        a->conv.variant = cuda_spread_variant(p, &a->conv);
+        return k->conv_tma(&a->conv, stream);
     default: return k->conv(&a->conv, stream);
     }
 }
@@ -109,6 +114,8 @@ int cuda_launch(const struct cuda_plan *p, const struct cuda_step *s, struct cud
 {
     const struct tachy_nn_kernels *k = p->kernels;
     union cuda_args a = s->a;
+    if (way.kernel == CUDA_CONV_DONE)
+        return CUDA_OK;
     patch(s->kind, &a, base);
     switch (s->kind) {
     case CUDA_CONV: return run_conv(p, s, way, &a, base, stream);

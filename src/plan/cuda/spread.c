@@ -3,9 +3,10 @@
 
 // Pixels that a transposed convolution made as channels move to their places: Transpose, Reshape to a picture, and a Transpose that
 // says its channels lie last (pass_deconv.c, pass_shuffle.c). The first one's step writes the picture where it lies, which may be a
-// part of a Concat.
+// part of a Concat. Of blocks of 2 x 2 pixels the convolution may do so itself (tachy_nn_conv.spread).
 
 enum { LEAST_CHANNELS = 8 }; // fewer may lie in pixels of first convolutions (cuda_stem_pixel())
+enum { TO_LAST = 5 };        // nodes from the convolution to the spread's last one
 
 struct spread {
     const struct tachy_node *turn, *join, *last; // that follow each other
@@ -41,6 +42,22 @@ static bool find(const struct tachy_node *n, struct spread *s)
     return d == n->out->rank;
 }
 
+// The convolution in front, through a Transpose and a Reshape that do nothing, whose channels become blocks of 2 x 2 pixels of `s`; NULL:
+// there is none that can write them.
+static const struct tachy_node *conv_of(const struct spread *s)
+{
+    static const int perm[] = {0, 1, 3, 2, 4, 5}, as_it_lies[] = {0, 2, 3, 1};
+    const struct tachy_node *split = s->turn->prev, *last = split ? split->prev : NULL, *n = last ? last->prev : NULL;
+    const int64_t *d = s->turn->out->shape;
+    bool blocks = s->turn->out->rank == 6 && !memcmp(s->turn->attr.perm, perm, sizeof(perm)) && d[2] == 2 && d[4] == 2 && d[5] % 64 == 0 &&
+                  s->axis[1] == 1 && s->axis[2] == 1 && s->axis[3] == 2 && s->axis[4] == 2;
+    bool behind = n && split->op == TACHY_OP_RESHAPE && only(split->out, s->turn) && last->op == TACHY_OP_TRANSPOSE && only(last->out, split) &&
+                  !memcmp(last->attr.perm, as_it_lies, sizeof(as_it_lies)) && n->op == TACHY_OP_CONV && n->out->nhwc && only(n->out, last);
+    bool fits = blocks && behind && tachy_is_half(n->out->dtype) && n->out->shape[1] == 4 * d[5] && n->attr.conv.groups == 1 && n->attr.conv.planes <= 1 &&
+                n->in[1]->data && n->in[1]->dtype == TACHY_F32 && !cuda_input(n, 3) && !cuda_input(n, 4);
+    return fits ? n : NULL;
+}
+
 bool cuda_spreads(const struct tachy_node *n)
 {
     struct spread s;
@@ -59,8 +76,38 @@ void cuda_keep_spreads(struct cuda_build *b)
     for (const struct tachy_node *n = b->g->first; n; n = n->next)
         if (find(n, &s)) { // it is written when the first one runs, or what runs beside that
             struct plan_beside *last = &b->beside[s.last->out->id];
+            const struct tachy_node *by = conv_of(&s);
             last->front = TACHY_MAX(last->front, 2 + b->beside[n->out->id].front);
+            if (by)
+                last->front = TACHY_MAX(last->front, TO_LAST + b->beside[by->out->id].front);
         }
+}
+
+// 1 if the weights of blocks' upper pixels are zero in the last row of taps, and of the lower ones in the first; columns likewise.
+static int apart_of(const struct tachy_node *n)
+{
+    const float *w = n->in[1]->data;
+    const int kh = n->attr.conv.kernel[0], kw = n->attr.conv.kernel[1];
+    bool apart = kh > 1 && kw > 1;
+    for (int64_t i = 0; i < tachy_value_elements(n->in[1]) && apart; i++) {
+        const int64_t side = i / kw / kh / n->in[1]->shape[1] / (n->out->shape[1] / 4), x = i % kw, y = i / kw % kh;
+        apart = w[i] == 0 || (y != (side < 2 ? kh - 1 : 0) && x != (side % 2 ? 0 : kw - 1));
+    }
+    return apart;
+}
+
+// The convolution's step and the copy that is now the last one may be one.
+static void join_conv(struct cuda_build *b, const struct spread *s, cuda_address from)
+{
+    const struct tachy_node *n = conv_of(s);
+    struct cuda_step *copy = &b->plan->steps[b->plan->nb_steps - 1], *conv = b->plan->nb_steps > 1 ? copy - 1 : NULL;
+    const struct cuda_lane *x = n ? &b->lanes[n->out->id] : NULL, *y = &b->lanes[s->turn->out->id];
+    if (!n || !conv || conv->kind != CUDA_CONV || conv->a.conv.out.data != from || copy->kind != CUDA_POINTWISE || conv->padded ||
+        x->region != y->region || x->lane != y->lane || (b->plan->nb_steps > 2 && conv[-1].pairs))
+        return;
+    conv->a.conv.spread = cuda_tensor(b, s->last->out);
+    conv->a.conv.spread_apart = apart_of(n);
+    conv->pairs = true;
 }
 
 int cuda_steps_spread(struct cuda_build *b, const struct tachy_node *n)
@@ -81,6 +128,10 @@ int cuda_steps_spread(struct cuda_build *b, const struct tachy_node *n)
         w.step[1][d] = in[n->attr.perm[d]];
         step[s.axis[d]] *= w.dim[d];
     }
-    return cuda_value(b, n->in[0], &from) ? cuda_walk_copy(b, &w, cuda_at(r->base, (size_t)r->offset), n->out->dtype, from, n->in[0]->dtype)
-                                          : TACHY_ERR_NOMEM;
+    if (!cuda_value(b, n->in[0], &from))
+        return TACHY_ERR_NOMEM;
+    int err = cuda_walk_copy(b, &w, cuda_at(r->base, (size_t)r->offset), n->out->dtype, from, n->in[0]->dtype);
+    if (err == TACHY_OK)
+        join_conv(b, &s, from);
+    return err;
 }

@@ -67,10 +67,26 @@ static void add_tma(struct ways *w, const struct tachy_conv_shape *s, int planes
         w->to[w->n++] = (struct cuda_way){CUDA_CONV_TMA, order[i].variant};
 }
 
+int cuda_spread_variant(const struct cuda_plan *p, const struct tachy_nn_conv *c)
+{
+    struct tachy_conv_shape s = c->shape;
+    double least = 1e30;
+    int best = 0;
+    s.kh -= c->spread_apart, s.kw -= c->spread_apart;
+    for (int i = 0; i < (int)TACHY_ARRAY_SIZE(tma_tiles); i++) {
+        const struct tma_tile *t = &tma_tiles[i];
+        bool fits = t->split == 1 && t->taps == 1 && (!c->spread_apart || s.cout / 4 % t->columns == 0);
+        double us = fits ? tma_time(&s, 1, t, TACHY_MAX(p->gpu->device.sm_count, 1)) : 1e30;
+        if (us < least)
+            least = us, best = i;
+    }
+    return best;
+}
+
 bool cuda_pair_pays(const struct cuda_plan *p, const struct cuda_step *s)
 {
     const struct tachy_conv_shape *q = &s->a.conv.shape;
-    return (int64_t)q->n * q->h * q->w >= 64 * (int64_t)p->gpu->device.sm_count; // a block has 128 pixels at a time
+    return s->a.conv.spread.data || (int64_t)q->n * q->h * q->w >= 64 * (int64_t)p->gpu->device.sm_count; // a block has 128 pixels at a time
 }
 
 int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_way to[CUDA_WAYS])
