@@ -452,6 +452,37 @@ TEST(pixels_written_by_a_convolution)
     free(x), free(y), free(want);
 }
 
-TEST_MAIN(TEST_CASE(pixels_written_by_a_convolution), TEST_CASE(few_channels), TEST_CASE(volumes_sampled_where_they_lie),
+// What is added to the rows of each image alike, in front of two products.
+static void placed(void)
+{
+    begin();
+    struct tachy_value *y = binary(TACHY_PLAN_ADD, input(3, SHAPE(3, 10, 16)), NUMBERS(1, 10, 16));
+    struct tachy_value *a = dense(y, 8, true);
+    tachy_graph_add_output(g, binary(TACHY_PLAN_MUL, a, dense(y, 8, false)));
+}
+
+TEST(sums_of_places_become_biases)
+{
+    float *want = expected(placed), *single = on_gpu(placed, TACHY_PLAN_FP32), *half = on_gpu(placed, TACHY_PLAN_FP16);
+    CHECK(off(single, want, 240) < 1e-5);
+    CHECK(off(half, want, 240) < 5e-3);
+    free(want), free(single), free(half);
+    placed();
+    struct tachy_plan *p = opened(&(struct tachy_plan_params){.precision = TACHY_PLAN_FP16, .kernels = &host_kernels});
+    const struct cuda_plan *q = (const struct cuda_plan *)p;
+    CHECK_INT(count(TACHY_OP_BINARY), 1); // that of the results
+    for (int i = 0; i < q->nb_steps; i++)
+        if (q->steps[i].kind == CUDA_CONV) {
+            CHECK(q->steps[i].a.conv.epilogue.add.data && !q->steps[i].a.conv.epilogue.add.image && !q->steps[i].a.conv.bias);
+            CHECK_INT(q->steps[i].product.batch, 3);
+            CHECK_INT(q->steps[i].product.add_next, 0);
+        }
+    CHECK_INT(steps_of(p, CUDA_CONV), 2);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+
+TEST_MAIN(TEST_CASE(sums_of_places_become_biases), TEST_CASE(pixels_written_by_a_convolution), TEST_CASE(few_channels),
+          TEST_CASE(volumes_sampled_where_they_lie),
           TEST_CASE(attention_in_place), TEST_CASE(attention_with_one_side_alone), TEST_CASE(transformer_layer), TEST_CASE(products_of_moved_parts),
           TEST_CASE(volumes_stay_turned))

@@ -101,6 +101,13 @@ static void widen_pairs(struct cuda_build *b)
         }
 }
 
+// True if the step of `n` may become one with that of the sum in front of it, whose operands a region keeps only if the sum is in it.
+static bool follows_sum(const struct tachy_node *n)
+{
+    const struct tachy_node *sum = n->prev;
+    return sum && sum->op == TACHY_OP_BINARY && n->in[0] == sum->out && sum->out->uses == 1;
+}
+
 int cuda_find_lanes(struct cuda_build *b)
 {
     const struct tachy_graph *g = b->g;
@@ -115,7 +122,7 @@ int cuda_find_lanes(struct cuda_build *b)
     for (const struct tachy_node *n = g->first; n;) {
         grow(r, n);
         const struct tachy_node *next = n->next;
-        if (r->nb_groups > 1 && settle(b, r, regions + 1)) {
+        if (r->nb_groups > 1 && !follows_sum(n) && settle(b, r, regions + 1)) {
             regions++;
             next = r->node[r->n - 1]->next;
         }

@@ -4,7 +4,7 @@
 // Products with constant weights work row by row, so they may run before a Transpose of rows as well as after it. A
 // Transpose before a product moves after it if another move follows the product. One after it moves before it if it then
 // follows a Transpose. Moves that meet become one, or none (seen.c). A tensor that is added to a product's result becomes
-// the product's fourth input.
+// the product's fourth input. What was added to all images alike in front of a product becomes its bias, once multiplied.
 
 static bool is_rows(const struct tachy_node *n)
 {
@@ -135,6 +135,87 @@ static int add(struct tachy_graph *g, struct tachy_node *n)
     return TACHY_OK;
 }
 
+// The sum of what the product reads with constant rows that repeat, perhaps through Reshape; NULL: it is none. *from: which input is the
+// constant.
+static const struct tachy_node *placed(const struct tachy_value *v, int *from)
+{
+    const struct tachy_node *s = v->made_by;
+    s = s && keeps_rows(s) ? s->in[0]->made_by : s;
+    if (!s || s->op != TACHY_OP_BINARY || s->attr.binary != TACHY_PLAN_ADD || s->attr.act.act || s->nb_in != 2)
+        return NULL;
+    for (int i = 0; i < 2; i++) {
+        const struct tachy_value *p = s->in[i], *x = s->in[1 - i], *y = s->out;
+        int first = 0; // dimension that it does not repeat in
+        while (p->rank == y->rank && first < y->rank && p->shape[first] == 1 && y->shape[first] > 1)
+            first++;
+        bool rest = p->rank == y->rank && first > 0 && first + 2 <= y->rank &&
+                    !memcmp(p->shape + first, y->shape + first, sizeof(*p->shape) * (size_t)(y->rank - first));
+        *from = i;
+        if (rest && p->data && p->dtype == TACHY_F32 && !x->data && x->dtype == TACHY_F32 && tachy_value_same_shape(x, y))
+            return s;
+    }
+    return NULL;
+}
+
+// True if all that reads `v` are products of its rows, perhaps through Reshape.
+static bool only_products(const struct tachy_value *v)
+{
+    int uses = 0;
+    for (const struct tachy_use *u = v->used; u; u = u->next, uses++)
+        if (u != u->by->use || !(is_rows(u->by) || (keeps_rows(u->by) && only_products(u->by->out))))
+            return false;
+    return uses == v->uses; // a graph's output has one more
+}
+
+// Adds `by` times a row of a matrix, whose elements are `step` apart.
+static void add_times(float *restrict to, const float *restrict row, int64_t n, int64_t step, float by)
+{
+    for (int64_t i = 0; i < n && step == 1; i++)
+        to[i] += by * row[i];
+    for (int64_t i = 0; i < n && step != 1; i++)
+        to[i] += by * row[i * step];
+}
+
+// The constant rows `p` times the product's matrix, and its bias.
+static struct tachy_value *times(struct tachy_graph *g, const struct tachy_node *n, const struct tachy_value *p)
+{
+    const struct tachy_value *w = n->in[1], *bias = cuda_input(n, 2);
+    const int64_t k = p->shape[p->rank - 1], columns = n->out->shape[n->out->rank - 1], rows = tachy_value_elements(p) / k;
+    const float *from = p->data, *by = w->data, *more = bias ? bias->data : NULL;
+    const int64_t row = n->attr.matmul.trans_b ? 1 : columns, column = n->attr.matmul.trans_b ? k : 1;
+    float *to = tachy_graph_alloc(g, sizeof(*to) * (size_t)(rows * columns));
+    for (int64_t i = 0; to && i < rows; i++)
+        for (int64_t c = 0; c < k; c++)
+            add_times(to + i * columns, by + c * row, columns, column, n->attr.matmul.alpha * from[i * k + c]);
+    for (int64_t i = 0; to && more && i < rows * columns; i++)
+        to[i] += more[i % columns];
+    int64_t shape[TACHY_MAX_RANK];
+    memcpy(shape, p->shape, sizeof(shape));
+    shape[p->rank - 1] = columns;
+    return to ? tachy_graph_constant(g, NULL, TACHY_F32, p->rank, shape, to) : NULL;
+}
+
+// A sum with constant rows in front of product n, which repeat: their product is added behind it.
+static int carry(struct tachy_graph *g, struct tachy_node *n)
+{
+    enum { MOST = 1 << 28 }; // multiplications on the host
+    int from = 0;
+    const struct tachy_node *s = placed(n->in[0], &from);
+    if (!s || !only_products(s->out) || tachy_value_elements(s->in[from]) > MOST / n->out->shape[n->out->rank - 1])
+        return TACHY_OK;
+    const struct tachy_value *y = s->out;
+    int64_t shape[TACHY_MAX_RANK] = {0};
+    memcpy(shape, y->shape, sizeof(shape));
+    shape[y->rank - 1] = n->out->shape[n->out->rank - 1];
+    struct tachy_value *in[] = {s->in[1 - from], n->in[1], times(g, n, s->in[from])};
+    struct tachy_value *v = in[2] ? put(g, n, n, &n->attr, in, 3, y->rank, shape) : NULL;
+    v = v && !tachy_value_same_shape(v, n->out) ? reshaped(g, n, v, n->out->rank, n->out->shape) : v;
+    if (!v)
+        return TACHY_ERR_NOMEM;
+    pass_rewritten(g, n, v);
+    return TACHY_OK;
+}
+
 int cuda_rows(struct tachy_graph *g)
 {
     int err = TACHY_OK;
@@ -153,7 +234,7 @@ int cuda_rows(struct tachy_graph *g)
 
 int cuda_sums(struct tachy_graph *g)
 {
-    int err = TACHY_OK;
+    int err = pass_each(g, is_rows, carry);
     for (struct tachy_node *n = g->first, *next; n && err == TACHY_OK; n = next) {
         next = n->next;
         if (n->op == TACHY_OP_BINARY && n->attr.binary == TACHY_PLAN_ADD && n->out->dtype == TACHY_F32)

@@ -116,20 +116,22 @@ static void set_product(struct cuda_step *s, bool alone)
     const cuda_address at[] = {c->in.data, c->out.data, add->data};
     bool aligned = common_alignment(at, 3) >= 16 && rows_fit(&c->in, q->cin, c->dtype) && rows_fit(&c->out, q->cout, c->dtype) &&
                    rows_fit(add, q->cout, c->dtype) && (!add->data || add->pixel % 8 == c->out.pixel % 8);
+    const bool same = add->data && !add->image && q->n > 1; // each image adds the same
+    const struct tachy_nn_tensor one = {add->data, add->pixel, add->row, same ? q->h * add->row : add->image};
     if (!tap || !aligned || !alone || !dense_rows(&c->in, q->h, q->w) || !dense_rows(&c->out, q->h, q->w) ||
-        (add->data && !dense_rows(add, q->h, q->w)) || !ends_product(&c->epilogue))
+        (add->data && !dense_rows(&one, q->h, q->w)) || !ends_product(&c->epilogue))
         return;
     s->product = (struct tachy_nn_gemm_shape){
         .m = (int64_t)q->n * q->h * q->w, .n = q->cout, .k = q->cin,
         .x_row = c->in.pixel, .w_row = s->padded ? TACHY_ALIGN(q->cin, 8) : q->cin, .y_row = c->out.pixel, .add_row = add->pixel,
         .batch = 1, .bias = c->bias, .add = add->data, .act = c->epilogue.act.kind, .dtype = c->dtype,
         .align = common_alignment(at, 3)};
-    if (s->scaled) { // each image with its own weights
+    if (s->scaled || same) { // each image with its own weights, or the same sum
         struct tachy_nn_gemm_shape *p = &s->product;
         p->m = (int64_t)q->h * q->w;
         p->batch = q->n;
         p->x_next = c->in.image, p->y_next = c->out.image, p->add_next = add->image;
-        p->w_next = (int64_t)q->cin * q->cout;
+        p->w_next = s->scaled ? (int64_t)q->cin * q->cout : 0;
     }
 }
 
@@ -191,6 +193,16 @@ int cuda_steps_conv(struct cuda_build *b, const struct tachy_node *n)
 static int64_t rows_of(const struct tachy_value *v) { return v->shape[v->rank - 2]; }
 static int64_t columns_of(const struct tachy_value *v) { return v->shape[v->rank - 1]; }
 
+// Constant rows, several of them, that are added to those of each image.
+static bool repeats(const struct tachy_value *bias, const struct tachy_value *y)
+{
+    int first = 0;
+    while (bias->rank == y->rank && first < y->rank && bias->shape[first] == 1)
+        first++;
+    return bias->data && bias->dtype == TACHY_F32 && bias->rank == y->rank && first > 0 && first + 2 <= y->rank &&
+           !memcmp(bias->shape + first, y->shape + first, sizeof(*y->shape) * (size_t)(y->rank - first));
+}
+
 // One constant second matrix: a convolution of one tap, whose pixels are the rows.
 static int steps_constant(struct cuda_build *b, const struct tachy_node *n)
 {
@@ -207,9 +219,20 @@ static int steps_constant(struct cuda_build *b, const struct tachy_node *n)
     c->out = tachy_nn_dense(cuda_tensor(b, n->out).data, rows, 1, columns);
     c->weights = cuda_put(b, (struct cuda_put){.from = w->data, .dtype = c->dtype, .rows = columns, .taps = 1, .columns = k, .row = k,
                                                .row_step = t ? k : 1, .column_step = t ? 1 : columns, .factor = n->attr.matmul.alpha});
+    const struct tachy_value *bias = cuda_input(n, 2);
     if (cuda_input(n, 3))
         c->epilogue.add = tachy_nn_dense(cuda_tensor(b, n->in[3]).data, rows, 1, columns);
-    if (!c->weights || !set_bias(b, s, cuda_input(n, 2), columns) || !cuda_act(b, n, NULL, &c->epilogue.act))
+    if (bias && repeats(bias, n->out)) { // each image adds the same
+        int h = (int)(tachy_value_elements(bias) / columns);
+        c->shape.n = rows / h, c->shape.h = h;
+        c->in.image = (int64_t)h * k, c->out.image = (int64_t)h * columns;
+        c->epilogue.add = tachy_nn_dense(cuda_floats(b, c->dtype, bias->data, (int64_t)h * columns), h, 1, columns);
+        c->epilogue.add.image = c->shape.n > 1 ? 0 : c->epilogue.add.image;
+        bias = NULL;
+        if (!c->epilogue.add.data)
+            return TACHY_ERR_NOMEM;
+    }
+    if (!c->weights || !set_bias(b, s, bias, columns) || !cuda_act(b, n, NULL, &c->epilogue.act))
         return TACHY_ERR_NOMEM;
     set_product(s, true);
     return TACHY_OK;
@@ -219,6 +242,8 @@ bool cuda_is_product(const struct tachy_node *n)
 {
     const struct tachy_value *w = n->in[1], *bias = cuda_input(n, 2);
     bool constant = w->data && tachy_value_elements(w) == rows_of(w) * columns_of(w);
+    if (constant && bias && repeats(bias, n->out) && !cuda_input(n, 3))
+        return n->in[0]->data || n->attr.matmul.trans_a;
     bool columns = !bias || (bias->data && bias->rank && tachy_value_elements(bias) == columns_of(n->out) &&
                              bias->shape[bias->rank - 1] == columns_of(n->out));
     return !constant || !columns || n->in[0]->data || n->attr.matmul.trans_a;
