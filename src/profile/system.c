@@ -89,7 +89,7 @@ static void read_clocks(struct tachy_system *s, const char *root)
     char path[128];
     double now = 0, max = 0;
     int cores = 0;
-    for (int i = 0; i < MAX_CORES; i++) {
+    for (int i = 0; i < TACHY_MIN(s->cores, MAX_CORES); i++) {
         snprintf(path, sizeof(path), base, i, "thermal_throttle/core_throttle_count");
         long long n = tachy_system_number(root, path);
         s->throttled += TACHY_MAX(n, 0);
