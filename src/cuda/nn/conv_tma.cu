@@ -58,8 +58,9 @@ __host__ __device__ static inline int valid_taps(int from, int to, int stride, i
     return n ? n : 1;
 }
 
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 // Of the valid taps those whose weights may be other than zero; if there are none, one of them.
-__host__ __device__ static inline void leave_apart(int apart, bool later, int taps, int *first, int *n)
+__device__ static inline void leave_apart(int apart, bool later, int taps, int *first, int *n)
 {
     int low = later && *first < apart ? apart : *first, high = *first + *n;
     high = later || high <= taps - apart ? high : taps - apart;
@@ -69,7 +70,6 @@ __host__ __device__ static inline void leave_apart(int apart, bool later, int ta
         *n = 1;
 }
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 __device__ static inline tile tile_of(const work &w, int rank, int columns_each)
 {
     tile t;
