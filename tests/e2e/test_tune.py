@@ -152,7 +152,7 @@ class Tune(Case):
         thread = threading.Thread(target=count)
         thread.start()
         try:
-            r = self.tune("--objective", "energy", "--only", key, clip=clip, env=env)
+            r = self.tune("--objective", "energy", "--trial-seconds", "1", "--only", key, clip=clip, env=env)  # the counter moves in each
         finally:
             ended.set()
             thread.join()
