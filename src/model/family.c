@@ -78,7 +78,7 @@ static void read_track(struct card_reader *r, json_t *root, struct tachy_family 
     }
 }
 
-// What cards of a task have: roles from first to end, and keys.
+// A task's cards have the roles from first to end, and these keys.
 static const struct kind {
     const char *task;
     enum tachy_role first, end;

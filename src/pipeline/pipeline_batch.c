@@ -356,7 +356,7 @@ static struct tachy_stage *find_stage(tachy_task *task)
     return NULL;
 }
 
-// What a network looks at in a frame follows from the frame before.
+// True if the part of a frame that a network sees depends on the frame before.
 static bool follows(const tachy_task *task)
 {
     const unsigned both = TACHY_STAGE_ORDERED | TACHY_STAGE_MODEL;

@@ -51,7 +51,7 @@ void track_face_points(const struct tachy_region *r, tachy_face_points to)
     }
 }
 
-// What the network says, after the head's pose.
+// Runs the network; its values follow the head's pose.
 static int tell_expression(const struct values *of, struct family_net *net, const struct tachy_region *r, struct tachy_named *v)
 {
     const struct tachy_family *f = &of->family;

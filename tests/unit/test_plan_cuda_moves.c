@@ -50,7 +50,7 @@ static void attention_of(int queries, int nb_queries, int keys, int nb_keys)
 static void prompts_to_picture(void) { attention_of(3, 4, 1, 9); }
 static void picture_to_prompts(void) { attention_of(1, 9, 3, 4); }
 
-// What is one for the whole batch is read for each, not repeated.
+// A tensor that all images share is not repeated: each image reads the one.
 TEST(attention_with_one_side_alone)
 {
     const struct tachy_plan_params params = {.kernels = &host_kernels, .precision = TACHY_PLAN_FP16};
@@ -452,7 +452,7 @@ TEST(pixels_written_by_a_convolution)
     free(x), free(y), free(want);
 }
 
-// What is added to the rows of each image alike, in front of two products.
+// The same rows are added to each image, in front of two products.
 static void placed(void)
 {
     begin();

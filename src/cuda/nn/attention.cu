@@ -129,7 +129,7 @@ __device__ static inline void store_rows(const tachy_nn_attention &a, const stat
     }
 }
 
-// What the other warps have summed up comes to the first warp.
+// Adds the other warps' sums to those of the first warp.
 template <int D> __device__ static inline void join(state<D> &t, float *memory)
 {
     const int EACH = (2 * D / 8 + 2) * 2, warp = threadIdx.x / 32; // floats of a thread, those of each row together

@@ -59,7 +59,7 @@ __host__ __device__ static inline int valid_taps(int from, int to, int stride, i
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-// Of the valid taps those whose weights may be other than zero; if there are none, one of them.
+// Leaves out valid taps whose weights are zero. At least one tap stays.
 __device__ static inline void leave_apart(int apart, bool later, int taps, int *first, int *n)
 {
     int low = later && *first < apart ? apart : *first, high = *first + *n;

@@ -195,7 +195,7 @@ static struct tachy_value *times(struct tachy_graph *g, const struct tachy_node 
     return to ? tachy_graph_constant(g, NULL, TACHY_F32, p->rank, shape, to) : NULL;
 }
 
-// A sum with constant rows in front of product n, which repeat: their product is added behind it.
+// Product n reads a sum with constant rows that are the same in all images: adds the product of those rows after n instead.
 static int carry(struct tachy_graph *g, struct tachy_node *n)
 {
     enum { MOST = 1 << 28 }; // multiplications on the host
