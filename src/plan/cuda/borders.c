@@ -26,12 +26,35 @@ static struct tachy_value *operand_of(const struct tachy_node *n, enum tachy_pla
     return NULL;
 }
 
-static bool fits(const struct tachy_node *n)
+static bool takes_shift(const struct tachy_node *n)
 {
     const struct tachy_plan_attr *a = &n->attr;
     return n->op == TACHY_OP_CONV && a->conv.groups == 1 && a->conv.planes <= 1 && n->in[1]->data && n->in[1]->dtype == TACHY_F32 &&
            (!pass_input(n, 2) || n->in[2]->data) && !pass_input(n, 3) && !pass_input(n, 4) && n->in[1]->shape[1] >= LEAST_CHANNELS &&
            n->out->shape[1] >= LEAST_CHANNELS && tachy_value_elements(n->out) / n->out->shape[0] <= MOST_ELEMENTS;
+}
+
+struct shifted { // scale x + shift, made by `product` and `sum`; NULL: no scale, no product
+    struct tachy_value *x;
+    const struct tachy_value *scale, *shift;
+    struct tachy_node *sum, *product;
+};
+
+static bool find(const struct tachy_node *n, struct shifted *s)
+{
+    *s = (struct shifted){.sum = takes_shift(n) ? pass_maker(n->in[0], n) : NULL};
+    s->x = operand_of(s->sum, TACHY_PLAN_ADD, &s->shift);
+    struct tachy_node *by = s->x ? pass_maker(s->x, s->sum) : NULL;
+    struct tachy_value *before = operand_of(by, TACHY_PLAN_MUL, &s->scale);
+    if (before)
+        s->x = before, s->product = by;
+    return s->x;
+}
+
+static bool fits(const struct tachy_node *n)
+{
+    struct shifted s;
+    return find(n, &s);
 }
 
 // Weights times scales, and for each output channel and tap the sum over the input channels of weights times shifts.
@@ -63,19 +86,20 @@ static double outside(const struct tachy_node *n, const double *sums, int64_t y,
     return sum;
 }
 
-static int rewrite(struct tachy_graph *g, struct tachy_node *n, struct tachy_value *x, const struct tachy_value *scale,
-                   const struct tachy_value *shift)
+static int rewrite(struct tachy_graph *g, struct tachy_node *n)
 {
+    struct shifted s;
+    find(n, &s);
     const struct tachy_value *w = n->in[1], *bias = pass_input(n, 2);
     const int64_t *y = n->out->shape, taps = w->shape[2] * w->shape[3], one[] = {1, y[1], y[2], y[3]};
     float *weights = tachy_graph_alloc(g, sizeof(float) * (size_t)tachy_value_elements(w));
     float *biases = tachy_graph_alloc(g, sizeof(float) * (size_t)y[1]), *added = tachy_graph_alloc(g, sizeof(float) * (size_t)(y[1] * y[2] * y[3]));
     double *sums = tachy_graph_alloc(g, sizeof(double) * (size_t)(y[1] * taps));
-    struct tachy_value *in[] = {x, tachy_graph_constant(g, w->name, TACHY_F32, 4, w->shape, weights),
+    struct tachy_value *in[] = {s.x, tachy_graph_constant(g, w->name, TACHY_F32, 4, w->shape, weights),
                                 tachy_graph_constant(g, NULL, TACHY_F32, 1, &y[1], biases), tachy_graph_constant(g, NULL, TACHY_F32, 4, one, added)};
     if (!weights || !biases || !added || !sums || !in[1] || !in[2] || !in[3] || !tachy_node_set_inputs(g, n, TACHY_MAX(n->nb_in, 4)))
         return TACHY_ERR_NOMEM;
-    multiply(n, scale, shift, weights, sums);
+    multiply(n, s.scale, s.shift, weights, sums);
     for (int64_t o = 0; o < y[1]; o++, sums += taps) {
         double all = bias ? (double)((const float *)bias->data)[o] : 0;
         for (int64_t t = 0; t < taps; t++)
@@ -84,25 +108,12 @@ static int rewrite(struct tachy_graph *g, struct tachy_node *n, struct tachy_val
         for (int64_t i = 0; i < y[2] * y[3]; i++)
             *added++ = (float)-outside(n, sums, i / y[3], i % y[3]);
     }
-    struct tachy_node *sum = n->in[0]->made_by, *product = scale ? pass_maker(sum->in[0]->data ? sum->in[1] : sum->in[0], sum) : NULL;
     for (int i = 0; i < 4; i++)
         tachy_node_set_input(n, i, in[i]);
-    tachy_graph_remove(g, sum);
-    if (product)
-        tachy_graph_remove(g, product);
+    tachy_graph_remove(g, s.sum);
+    if (s.product)
+        tachy_graph_remove(g, s.product);
     return TACHY_OK;
 }
 
-int cuda_borders(struct tachy_graph *g)
-{
-    int err = TACHY_OK;
-    for (struct tachy_node *n = g->first; n && err == TACHY_OK; n = n->next) {
-        const struct tachy_value *shift = NULL, *scale = NULL;
-        struct tachy_node *sum = fits(n) ? pass_maker(n->in[0], n) : NULL;
-        struct tachy_value *x = operand_of(sum, TACHY_PLAN_ADD, &shift);
-        struct tachy_value *before = x ? operand_of(pass_maker(x, sum), TACHY_PLAN_MUL, &scale) : NULL;
-        if (x)
-            err = rewrite(g, n, before ? before : x, scale, shift);
-    }
-    return err;
-}
+int cuda_borders(struct tachy_graph *g) { return pass_each(g, fits, rewrite); }

@@ -305,6 +305,8 @@ bool cuda_norm_may_write(const struct tachy_nn_layer_norm *l);
 int64_t cuda_result_strides(const struct tachy_node *n, int64_t *to);
 // True for a product of two computed matrices, or one that has no form as a convolution.
 bool cuda_is_product(const struct tachy_node *n);
+// True for constant float32 rows, the last two dimensions at least, that are the same in all images of y.
+bool cuda_repeats(const struct tachy_value *rows, const struct tachy_value *y);
 
 // seen.c: finds the moves (Reshape, Transpose, Slice, Expand) whose readers, products and GridSample, read what was moved instead.
 // TACHY_ERR_NOMEM.

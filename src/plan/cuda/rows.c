@@ -145,13 +145,8 @@ static const struct tachy_node *placed(const struct tachy_value *v, int *from)
         return NULL;
     for (int i = 0; i < 2; i++) {
         const struct tachy_value *p = s->in[i], *x = s->in[1 - i], *y = s->out;
-        int first = 0; // dimension that it does not repeat in
-        while (p->rank == y->rank && first < y->rank && p->shape[first] == 1 && y->shape[first] > 1)
-            first++;
-        bool rest = p->rank == y->rank && first > 0 && first + 2 <= y->rank &&
-                    !memcmp(p->shape + first, y->shape + first, sizeof(*p->shape) * (size_t)(y->rank - first));
         *from = i;
-        if (rest && p->data && p->dtype == TACHY_F32 && !x->data && x->dtype == TACHY_F32 && tachy_value_same_shape(x, y))
+        if (cuda_repeats(p, y) && y->shape[0] > 1 && !x->data && x->dtype == TACHY_F32 && tachy_value_same_shape(x, y))
             return s;
     }
     return NULL;

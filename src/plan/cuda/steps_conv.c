@@ -193,14 +193,19 @@ int cuda_steps_conv(struct cuda_build *b, const struct tachy_node *n)
 static int64_t rows_of(const struct tachy_value *v) { return v->shape[v->rank - 2]; }
 static int64_t columns_of(const struct tachy_value *v) { return v->shape[v->rank - 1]; }
 
-// Constant rows, several of them, that are added to those of each image.
-static bool repeats(const struct tachy_value *bias, const struct tachy_value *y)
+bool cuda_repeats(const struct tachy_value *rows, const struct tachy_value *y)
 {
     int first = 0;
-    while (bias->rank == y->rank && first < y->rank && bias->shape[first] == 1)
+    while (rows->rank == y->rank && first + 2 < y->rank && rows->shape[first] == 1)
         first++;
-    return bias->data && bias->dtype == TACHY_F32 && bias->rank == y->rank && first > 0 && first + 2 <= y->rank &&
-           !memcmp(bias->shape + first, y->shape + first, sizeof(*y->shape) * (size_t)(y->rank - first));
+    return first > 0 && rows->data && rows->dtype == TACHY_F32 &&
+           !memcmp(rows->shape + first, y->shape + first, sizeof(*y->shape) * (size_t)(y->rank - first));
+}
+
+// A bias of several rows.
+static bool is_of_rows(const struct tachy_value *bias, const struct tachy_value *y)
+{
+    return bias && tachy_value_elements(bias) > columns_of(y) && cuda_repeats(bias, y);
 }
 
 // One constant second matrix: a convolution of one tap, whose pixels are the rows.
@@ -222,7 +227,7 @@ static int steps_constant(struct cuda_build *b, const struct tachy_node *n)
     const struct tachy_value *bias = cuda_input(n, 2);
     if (cuda_input(n, 3))
         c->epilogue.add = tachy_nn_dense(cuda_tensor(b, n->in[3]).data, rows, 1, columns);
-    if (bias && repeats(bias, n->out)) { // each image adds the same
+    if (is_of_rows(bias, n->out)) { // each image adds the same
         int h = (int)(tachy_value_elements(bias) / columns);
         c->shape.n = rows / h, c->shape.h = h;
         c->in.image = (int64_t)h * k, c->out.image = (int64_t)h * columns;
@@ -242,7 +247,7 @@ bool cuda_is_product(const struct tachy_node *n)
 {
     const struct tachy_value *w = n->in[1], *bias = cuda_input(n, 2);
     bool constant = w->data && tachy_value_elements(w) == rows_of(w) * columns_of(w);
-    if (constant && bias && repeats(bias, n->out) && !cuda_input(n, 3))
+    if (constant && is_of_rows(bias, n->out) && !cuda_input(n, 3))
         return n->in[0]->data || n->attr.matmul.trans_a;
     bool columns = !bias || (bias->data && bias->rank && tachy_value_elements(bias) == columns_of(n->out) &&
                              bias->shape[bias->rank - 1] == columns_of(n->out));
