@@ -84,3 +84,14 @@ static inline float *on_gpu(void (*build)(void), enum tachy_plan_precision preci
     free(x);
     return y;
 }
+
+// The first `n` numbers of the graph's output on a GPU, in float32 and in float16, are near the CPU's; a limit of 0: not asked.
+static inline void check_near(void (*build)(void), int64_t n, double in_single, double in_half)
+{
+    float *want = expected(build), *single = in_single > 0 ? on_gpu(build, TACHY_PLAN_FP32) : NULL, *half = on_gpu(build, TACHY_PLAN_FP16);
+    CHECK(!single || off(single, want, n) < in_single);
+    CHECK(off(half, want, n) < in_half);
+    free(want);
+    free(single);
+    free(half);
+}

@@ -309,10 +309,7 @@ static void last_picture(void)
 TEST(mirrored_edges_are_one_launch)
 {
     const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
-    float *want = expected(last_picture), *half = on_gpu(last_picture, TACHY_PLAN_FP16);
-    CHECK(off(half, want, 2 * 3 * 7 * 8) < 3e-3);
-    free(want);
-    free(half);
+    check_near(last_picture, 2 * 3 * 7 * 8, 0, 3e-3);
     last_picture();
     struct tachy_plan *p = opened(&params);
     CHECK_INT(steps_of(p, CUDA_GATHER), 1);
@@ -394,9 +391,7 @@ static void upsampled(void)
 TEST(pixels_that_were_channels)
 {
     const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
-    float *want = expected(upsampled), *single = on_gpu(upsampled, TACHY_PLAN_FP32), *half = on_gpu(upsampled, TACHY_PLAN_FP16);
-    CHECK(off(single, want, 2 * 8 * 36 * 32) < 1e-6);
-    CHECK(off(half, want, 2 * 8 * 36 * 32) < 3e-3);
+    check_near(upsampled, 2 * 8 * 36 * 32, 1e-6, 3e-3);
     upsampled();
     struct tachy_plan *p = opened(&params);
     CHECK_INT(steps_called(p, "Concat"), 0);
@@ -404,9 +399,6 @@ TEST(pixels_that_were_channels)
     CHECK_INT(steps(p), 2 + 6 + 1 + 2); // ends, convolutions, the pool
     tachy_plan_close(&p);
     tachy_graph_close(&g);
-    free(want);
-    free(single);
-    free(half);
 }
 
 TEST(precision)
@@ -471,12 +463,7 @@ static void grouped(void)
 
 TEST(groups)
 {
-    float *want = expected(grouped), *single = on_gpu(grouped, TACHY_PLAN_FP32), *half = on_gpu(grouped, TACHY_PLAN_FP16);
-    CHECK(off(single, want, 2 * 6 * 8 * 7) < 5e-6);
-    CHECK(off(half, want, 2 * 6 * 8 * 7) < 3e-3);
-    free(want);
-    free(single);
-    free(half);
+    check_near(grouped, 2 * 6 * 8 * 7, 5e-6, 3e-3);
     grouped();
     for (const struct tachy_node *n = g->first; n; n = n->next)
         CHECK(!tachy_plan_cuda.refuses(n));
@@ -612,10 +599,7 @@ static void sums_of_parts(void)
 TEST(sums_share_launches)
 {
     const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
-    float *want = expected(sums_of_parts), *half = on_gpu(sums_of_parts, TACHY_PLAN_FP16);
-    CHECK(off(half, want, 2 * 8 * 6 * 5) < 3e-3);
-    free(want);
-    free(half);
+    check_near(sums_of_parts, 2 * 8 * 6 * 5, 0, 3e-3);
     sums_of_parts();
     struct tachy_plan *p = opened(&params);
     CHECK_INT(steps_called(p, "Binary") + steps_called(p, "Unary"), 2); // the product may lie where the parts do

@@ -56,10 +56,7 @@ TEST(attention_with_one_side_alone)
     const struct tachy_plan_params params = {.kernels = &host_kernels, .precision = TACHY_PLAN_FP16};
     void (*const builds[])(void) = {prompts_to_picture, picture_to_prompts};
     for (int i = 0; i < 2; i++) {
-        float *want = expected(builds[i]), *half = on_gpu(builds[i], TACHY_PLAN_FP16);
-        CHECK(off(half, want, i ? 432 : 192) < 5e-3);
-        free(want);
-        free(half);
+        check_near(builds[i], i ? 432 : 192, 0, 5e-3);
         builds[i]();
         struct tachy_plan *p = opened(&params);
         CHECK_INT(steps_of(p, CUDA_ATTENTION), 1);
@@ -73,12 +70,7 @@ TEST(attention_with_one_side_alone)
 TEST(attention_in_place)
 {
     struct tachy_plan_params params = {.kernels = &host_kernels};
-    float *want = expected(attention), *single = on_gpu(attention, TACHY_PLAN_FP32), *half = on_gpu(attention, TACHY_PLAN_FP16);
-    CHECK(off(single, want, 160) < 1e-5);
-    CHECK(off(half, want, 160) < 5e-3);
-    free(want);
-    free(single);
-    free(half);
+    check_near(attention, 160, 1e-5, 5e-3);
     attention();
     struct tachy_plan *p = opened(&params);
     CHECK_INT(steps(p), 6);
@@ -166,12 +158,7 @@ static void transformer(void)
 TEST(transformer_layer)
 {
     const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
-    float *want = expected(transformer), *single = on_gpu(transformer, TACHY_PLAN_FP32), *half = on_gpu(transformer, TACHY_PLAN_FP16);
-    CHECK(off(single, want, 192) < 1e-5);
-    CHECK(off(half, want, 192) < 1e-2);
-    free(want);
-    free(single);
-    free(half);
+    check_near(transformer, 192, 1e-5, 1e-2);
     transformer();
     struct tachy_plan *p = opened(&params);
     CHECK_INT(steps_of(p, CUDA_CONV), 5);
@@ -319,12 +306,7 @@ TEST(volumes_stay_turned)
 {
     same_after_all(warped);
     const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
-    float *want = expected(volumes), *single = on_gpu(volumes, TACHY_PLAN_FP32), *half = on_gpu(volumes, TACHY_PLAN_FP16);
-    CHECK(off(single, want, 24 * 6 * 8) < 5e-6);
-    CHECK(off(half, want, 24 * 6 * 8) < 5e-3);
-    free(want);
-    free(single);
-    free(half);
+    check_near(volumes, 24 * 6 * 8, 5e-6, 5e-3);
     volumes();
     struct tachy_plan *p = opened(&params);
     int planes = 0, narrow = 0;
@@ -356,12 +338,7 @@ static void sampled(void)
 TEST(volumes_sampled_where_they_lie)
 {
     const int64_t n = 44 * 2 * 5 * 7;
-    float *want = expected(sampled), *single = on_gpu(sampled, TACHY_PLAN_FP32), *half = on_gpu(sampled, TACHY_PLAN_FP16);
-    CHECK(off(single, want, n) < 5e-6);
-    CHECK(off(half, want, n) < 5e-3);
-    free(want);
-    free(single);
-    free(half);
+    check_near(sampled, n, 5e-6, 5e-3);
     sampled();
     struct tachy_plan *p = opened(&(struct tachy_plan_params){.precision = TACHY_PLAN_FP16, .kernels = &host_kernels});
     CHECK_INT(steps_called(p, "Binary") + steps_called(p, "Expand") + steps_called(p, "Slice"), 0);
