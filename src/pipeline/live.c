@@ -112,7 +112,7 @@ static void fill(struct tachy_live *l, struct tachy_item *item)
     item->pushed = l->waiting.stamp;
     item->result = (struct tachy_result){.frame_id = f->id, .pts = f->pts};
     item->anew = f->discontinuity || l->anew;
-    item->due = (struct tachy_due){.deadline = tachy_shed_deadline(&l->shed, l->waiting.arrived)};
+    item->due = (struct tachy_due){.deadline = tachy_shed_deadline(&l->shed, l->waiting.arrived), .prompt = true};
     l->anew = false;
     l->waiting.frame = NULL;
 }

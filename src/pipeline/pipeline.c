@@ -14,7 +14,7 @@ static void init_pipeline(struct tachy_pipeline *p, const struct tachy_pipeline_
     p->steps = TACHY_DEF(tachy_profile_rows(p->profile), &p->own_steps);
     p->max_bytes = params->max_bytes;
     p->batch = TACHY_MAX(params->batch, 1);
-    p->together = PIPELINE_ENOUGH;
+    p->group = 1;
     p->batch_timeout_us = params->batch_timeout_us;
     pthread_mutex_init(&p->join, NULL);
     pthread_mutex_init(&p->list, NULL);

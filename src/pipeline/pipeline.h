@@ -193,7 +193,7 @@ struct tachy_stream {
 
 enum {
     PIPELINE_BATCH = 64,  // jobs that a worker takes at once, at most
-    PIPELINE_ENOUGH = 16, // that it takes, unless a stream's group is larger: a group to infer and one to composite
+    PIPELINE_ENOUGH = 16, // that it takes of items that do not go through their steps together
 };
 
 // One item in a queue.
@@ -245,14 +245,13 @@ struct tachy_pipeline {
     _Atomic int active;      // workers below this index work; also read without the lock
     struct pipeline_queue infer, composite;
     bool in_turns;       // a stream's frames are a GPU's: jobs come from the two in turn
-    bool grouped;        // a stream's items go several at once
-    int together;        // jobs that a worker takes at most, and is woken for where it rests: PIPELINE_ENOUGH, or a stream's group
+    int group;           // items of a stream that go through their steps together; 1: none do
     bool ordered;        // a stream's items take turns: who had one brings the next
     bool took_composite; // last
     int64_t window_sum; // of all streams: what the queues have room for
     int idle;      // workers that wait
     bool waking;   // one of them was signalled and has not woken yet
-    int resting;   // workers that wait at `enough` until as many jobs as go `together` are ready
+    int resting;   // workers that wait at `enough` until a queue has a whole group
     const struct pipeline_worker *first_back; // the one of them that wakes by a timeout; NULL: none does
     pthread_cond_t enough;
     bool paused, closing;
@@ -281,9 +280,11 @@ int pipeline_bind_worker(struct pipeline_bind *b, int index, void *const **worke
 int pipeline_queue_reserve(struct tachy_pipeline *p, int64_t items);
 // Adds a job and wakes a worker if one is needed.
 void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job);
-// Takes up to `most` jobs, composites first or in turns, and more if they go through their steps together; returns
-// their number, at most p->together.
+// Takes up to `most` jobs, composites first or in turns, or groups of those that go through their steps together; returns
+// their number, at most PIPELINE_BATCH.
 int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int most);
+// True if a queue has as many jobs as go through their steps together.
+bool pipeline_queue_whole(const struct tachy_pipeline *p);
 // Takes a stream's jobs out.
 void pipeline_queue_purge(struct tachy_pipeline *p, const tachy_stream *s);
 // Wakes a worker if there is work and none is already waking.

@@ -38,10 +38,14 @@ int pipeline_queue_reserve(struct tachy_pipeline *p, int64_t items)
     return err < 0 ? err : grow(&p->composite, capacity);
 }
 
+static bool is_whole(const struct tachy_pipeline *p, const struct pipeline_queue *q) { return count(q) >= (uint32_t)p->group; }
+
+bool pipeline_queue_whole(const struct tachy_pipeline *p) { return is_whole(p, &p->infer) || is_whole(p, &p->composite); }
+
 void pipeline_queue_wake(struct tachy_pipeline *p)
 {
     if (p->resting) {
-        if (atomic_load(&p->ready) == p->together)
+        if (pipeline_queue_whole(p))
             pthread_cond_signal(&p->enough);
         return;
     }
@@ -60,24 +64,52 @@ void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job
     s->busy++;
     add_to(late ? &s->to_composite : &s->to_infer, 1);
     atomic_fetch_add(&p->ready, 1);
-    pipeline_queue_wake(p);
+    if (!p->resting || count(q) % (uint32_t)p->group == 0) // who rests is woken once for a group
+        pipeline_queue_wake(p);
+}
+
+static void take_one(struct tachy_pipeline *p, struct pipeline_queue *q, struct pipeline_job *out)
+{
+    bool infer = q == &p->infer;
+    *out = *at(q, q->head++);
+    add_to(infer ? &out->stream->to_infer : &out->stream->to_composite, -1);
+    p->took_composite = !infer;
+}
+
+// The items nearest to their end go first: that frees memory, and they are still in the cache. With a GPU the two
+// queues take turns, because a frame that waits for a worker holds a surface that its decoder needs.
+static int take_single(struct tachy_pipeline *p, struct pipeline_job *out, int most)
+{
+    int n = 0;
+    for (; n < most && (count(&p->composite) || count(&p->infer)); n++) {
+        bool infer = !count(&p->composite) || (p->in_turns && p->took_composite && count(&p->infer));
+        take_one(p, infer ? &p->infer : &p->composite, &out[n]);
+    }
+    return n;
+}
+
+// A group to composite and one to infer. A part of a group stays if the other group is whole: a network takes as long for it.
+static int take_groups(struct tachy_pipeline *p, struct pipeline_job *out, int most)
+{
+    struct pipeline_queue *const queues[] = {&p->composite, &p->infer};
+    const bool whole = pipeline_queue_whole(p);
+    int n = 0;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(queues); i++) {
+        struct pipeline_queue *q = queues[i];
+        if (whole && !is_whole(p, q))
+            continue;
+        for (int k = 0; k < p->group && n < PIPELINE_BATCH && count(q); k++) {
+            if (n >= most && at(q, q->head)->stream->group <= 1)
+                break;
+            take_one(p, q, &out[n++]);
+        }
+    }
+    return n;
 }
 
 int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int most)
 {
-    int n = 0;
-    // The items nearest to their end go first: that frees memory, and they are still in the cache. With a GPU the two
-    // queues take turns, because a frame that waits for a worker holds a surface that its decoder needs.
-    int limit = p->grouped ? p->together : most;
-    for (; n < limit && (count(&p->composite) || count(&p->infer)); n++) {
-        bool infer = !count(&p->composite) || (p->in_turns && p->took_composite && count(&p->infer));
-        struct pipeline_queue *q = infer ? &p->infer : &p->composite;
-        if (n >= most && at(q, q->head)->stream->group <= 1)
-            break;
-        out[n] = *at(q, q->head++);
-        add_to(infer ? &out[n].stream->to_infer : &out[n].stream->to_composite, -1);
-        p->took_composite = !infer;
-    }
+    int n = p->group > 1 ? take_groups(p, out, most) : take_single(p, out, most);
     atomic_fetch_sub(&p->ready, n);
     return n;
 }

@@ -279,8 +279,7 @@ static int enlist(tachy_stream *s)
     if (err == TACHY_OK)
         p->window_sum += s->mask + 1;
     p->in_turns |= s->sched.on_gpu;
-    p->grouped |= s->group > 1;
-    p->together = TACHY_MAX(p->together, (int)TACHY_MIN(s->group, s->bounds.depth / 2)); // more would never be there
+    p->group = TACHY_MAX(p->group, (int)TACHY_MIN(s->group, s->bounds.depth / 2)); // more would never be there
     p->ordered |= s->first_turn < s->nb_spans;
     pthread_mutex_unlock(&p->lock);
     if (err == TACHY_OK) {

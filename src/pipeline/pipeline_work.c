@@ -526,7 +526,7 @@ static int share(const struct pipeline_worker *w)
 {
     const struct tachy_pipeline *p = w->pipeline;
     int ready = atomic_load_explicit(&p->ready, memory_order_relaxed);
-    return sched_share(ready, p->nb_workers, tachy_ticks_ns(w->cost), p->together);
+    return sched_share(ready, p->nb_workers, tachy_ticks_ns(w->cost), PIPELINE_ENOUGH);
 }
 
 static bool has_work(void *pipeline)
@@ -554,21 +554,20 @@ static void idle(struct pipeline_worker *w)
     p->waking = false;
 }
 
-// A worker that only queues work on another device has spare time. After few jobs it pauses, longer and longer, until
-// several jobs that go together have come, and nobody is woken for each of them. Of several pausing workers one wakes
-// by a timeout, the others when there is enough to do: otherwise each would find only a part of the jobs that go
-// together. Not with live frames, and not between turns: then one job at a time is ready, and the next one comes when
-// it is done. Under the lock.
+// A worker that only queues work on another device has spare time. It pauses until a whole group has come, after parts of
+// groups longer and longer, and nobody is woken for each job. Of several pausing workers one wakes by a timeout, the others
+// for a whole group: otherwise each would find only a part of one. Not with live frames, and not between turns: then one
+// job at a time is ready, and the next one comes when it is done. Under the lock.
 static void rest(struct pipeline_worker *w, int done)
 {
     struct tachy_pipeline *p = w->pipeline;
-    if (!p->grouped || p->ordered || atomic_load_explicit(&p->prompt, memory_order_relaxed))
+    if (p->group <= 1 || p->ordered || atomic_load_explicit(&p->prompt, memory_order_relaxed))
         return;
-    w->rest_us = sched_rest(w->rest_us, done >= p->together);
+    w->rest_us = sched_rest(w->rest_us, done >= p->group);
     p->resting++;
     p->first_back = TACHY_DEF(p->first_back, w);
     bool late = false;
-    while (!p->closing && !late && atomic_load(&p->ready) < p->together) {
+    while (!p->closing && !late && !pipeline_queue_whole(p)) {
         uint64_t until = tachy_now_ns() + (uint64_t)w->rest_us * 1000;
         late = tachy_cond_wait_until(&p->enough, &p->lock, until) && TACHY_DEF(p->first_back, w) == w;
     }

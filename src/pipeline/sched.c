@@ -10,7 +10,7 @@ enum {
     MOST_WINDOW = 512, MOST_WINDOW_GPU = 4096,
     TURNS = 8,
     MOMENT_NS = 20000,   // that jobs taken at once may last
-    REST_US = 50, REST_MOST_US = 4000,
+    REST_US = 50, REST_MOST_US = 16000,
 };
 
 // Items in flight by bytes and workers.
@@ -99,7 +99,7 @@ int sched_share(int ready, int workers, uint64_t cost_ns, int most)
 
 long sched_rest(long rest_us, bool enough)
 {
-    return enough ? rest_us / 2 : TACHY_MIN(rest_us * 3 / 2 + REST_US, (long)REST_MOST_US);
+    return enough ? rest_us - rest_us / 32 : TACHY_MIN(rest_us * 3 / 2 + REST_US, (long)REST_MOST_US);
 }
 
 bool sched_gate_waits(const struct sched_bounds *b, bool on_gpu, int64_t from, int64_t pulled)

@@ -47,8 +47,8 @@ int sched_turns(int group, bool one_by_one, bool on_gpu);
 // lately, 0: not known), not more than its share, 1..most.
 int sched_share(int ready, int workers, uint64_t cost_ns, int most);
 
-// How long a worker pauses between its jobs, if they run several at once, after it paused for `rest_us` and found
-// `enough` work or not.
+// How long a worker pauses at most between its jobs, if they run several at once, after it paused for `rest_us` at most and
+// found `enough` work or not.
 long sched_rest(long rest_us, bool enough);
 
 // True if items parked before the span that writes stay there although pull has moved on to `pulled`: with a GPU the

@@ -84,7 +84,7 @@ static int queue_all(struct part *p, struct faces_face face[], int n, int *seen)
     if (err == TACHY_OK && *seen)
         err = tachy_preprocess_gpu_run(p->there.preprocess[0], look, *seen, &in, NULL);
     if (err == TACHY_OK && *seen && p->there.out.data)
-        infer_there_run(&p->there, p->g, picture, *seen, p->err);
+        infer_there_run(&p->there, p->g, true, picture, *seen, p->err);
     return err;
 }
 

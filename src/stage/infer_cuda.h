@@ -127,8 +127,8 @@ struct infer_there_params {
 };
 int infer_there_open(struct infer_there *t, struct device_worker *g, const struct infer_there_params *p);
 void infer_there_close(struct infer_there *t, struct device_worker *g);
-// Queues the engine's run for some of the pictures there, err[i] of picture[i].
-void infer_there_run(struct infer_there *t, struct device_worker *g, const int picture[], int n, int err[]);
+// Queues the engine's run for some of the pictures there, err[i] of picture[i]. `prompt`: few of them run one by one, else in a batch.
+void infer_there_run(struct infer_there *t, struct device_worker *g, bool prompt, const int picture[], int n, int err[]);
 // Tensors of the device's into host memory, best pinned; there when it returns.
 int infer_cuda_fetch(struct device_worker *g, const struct tachy_tensor from[], void *const to[], int n);
 // The outputs that an item can hold, of the first n pictures of an engine there: net.out_bytes each, as net.out_at says. On

@@ -401,14 +401,14 @@ static void run_fewer(struct infer_there *t, struct device_worker *g, int before
               g->gpu->device.ordinal, before, t->many[0].engine ? t->many[0].pictures : 1);
 }
 
-// Runs those batches in which most pictures are wanted, and are not `done`. TACHY_ERR_NOMEM: there is no memory for one.
-static int run_batches(struct infer_there *t, const struct infer_many *m, const int picture[], int n, int err[], bool done[])
+// Runs those batches in which at least `least` pictures are wanted, and are not `done`. TACHY_ERR_NOMEM: there is no memory for one.
+static int run_batches(struct infer_there *t, const struct infer_many *m, int least, const int picture[], int n, int err[], bool done[])
 {
     for (int first = 0; m->engine && first + m->pictures <= t->pictures; first += m->pictures) {
         int asked = 0;
         for (int i = 0; i < n; i++)
             asked += !done[i] && picture[i] / m->pictures == first / m->pictures;
-        if (2 * asked < m->pictures)
+        if (asked < least)
             continue;
         int all = run_batch(t, m, first);
         if (all == TACHY_ERR_NOMEM)
@@ -422,19 +422,22 @@ static int run_batches(struct infer_there *t, const struct infer_many *m, const 
     return TACHY_OK;
 }
 
-// Pictures that are not `done` then run one by one.
-static void run_many(struct infer_there *t, struct device_worker *g, const int picture[], int n, int err[], bool done[])
+// Batches in which most pictures are wanted; and the smallest one in any case, unless it is `prompt`: engines of other sizes may
+// have other kernels, and the bits of a picture shall not depend on which others came with it. Pictures that are not `done`
+// then run one by one.
+static void run_many(struct infer_there *t, struct device_worker *g, bool prompt, const int picture[], int n, int err[], bool done[])
 {
     for (size_t k = 0; k < TACHY_ARRAY_SIZE(t->many); k++) {
         int pictures = t->many[k].pictures;
-        if (run_batches(t, &t->many[k], picture, n, err, done) < 0) {
+        bool smallest = k + 1 == TACHY_ARRAY_SIZE(t->many) || !t->many[k + 1].engine;
+        if (run_batches(t, &t->many[k], smallest && !prompt ? 1 : (pictures + 1) / 2, picture, n, err, done) < 0) {
             run_fewer(t, g, pictures);
             k = SIZE_MAX; // from the most on, in their own bounds
         }
     }
 }
 
-void infer_there_run(struct infer_there *t, struct device_worker *g, const int picture[], int n, int err[])
+void infer_there_run(struct infer_there *t, struct device_worker *g, bool prompt, const int picture[], int n, int err[])
 {
     pthread_mutex_t *running = &t->c->device[device_index(t->c->devices, g->device)].running;
     cuda_stream stream = tachy_engine_stream(t->engine);
@@ -446,7 +449,7 @@ void infer_there_run(struct infer_there *t, struct device_worker *g, const int p
     if (stream && follows)
         all = device_follow(g, stream, t->stream);
     if (all == TACHY_OK)
-        run_many(t, g, picture, n, err, done);
+        run_many(t, g, prompt, picture, n, err, done);
     for (int i = 0; i < n; i++)
         if (!done[i])
             err[i] = all < 0 ? all : run_at(t, picture[i]);
@@ -464,7 +467,7 @@ void infer_cuda_queue_models(struct device_group *p)
     int picture[DEVICE_MOST];
     for (int i = 0; i < p->n; i++)
         picture[i] = infer_cuda_picture(p, i);
-    infer_there_run(infer_part_of(p->g, p->kind), p->g, picture, p->n, p->err);
+    infer_there_run(infer_part_of(p->g, p->kind), p->g, p->items[0]->due.prompt, picture, p->n, p->err);
 }
 
 // ---- To the host ----

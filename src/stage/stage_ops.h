@@ -51,6 +51,7 @@ struct tachy_due {
     uint64_t deadline; // UINT64_MAX: none
     uint64_t taken;    // when a worker began
     bool inferred;     // not all of its result was taken over
+    bool prompt;       // in mode live: it is not to wait for others
 };
 
 // One frame on its way through a task. Owned by the executor; a stage has it during a call.

@@ -209,7 +209,7 @@ static int run_there(const struct looks *s, struct infer_there *t)
     for (int i = 0; i < s->n; i++)
         picture[i] = i;
     device_kernels(s->r->g);
-    infer_there_run(t, s->r->g, picture, s->n, err);
+    infer_there_run(t, s->r->g, true, picture, s->n, err);
     device_kernels_end(s->r->g, 0);
     int all = infer_cuda_fetch_kept(s->r->g, t, pinned_of(s, 0), s->n);
     memcpy(out, t->host->tensors.out, sizeof(out));
