@@ -235,6 +235,37 @@ TEST(branches_side_by_side)
     free(x), free(y), free(want);
 }
 
+// Two short branches meet while a long one runs, and what follows them is beside it as well.
+static void meeting(void)
+{
+    begin();
+    struct tachy_value *x = unary(TACHY_PLAN_RELU, tame(input(4, SHAPE(2, 3, 6, 5)), 16, 3, true)), *y = x, *part[2];
+    for (int i = 0; i < 6; i++)
+        y = unary(TACHY_PLAN_RELU, tame(y, 16, 3, true));
+    for (int i = 0; i < 2; i++)
+        part[i] = unary(TACHY_PLAN_RELU, tame(x, 8, 3, true));
+    x = make(TACHY_OP_CONCAT, (struct tachy_plan_attr){.axis = 1}, like(x), part[0], part[1], NULL);
+    x = unary(TACHY_PLAN_RELU, tame(x, 16, 3, true));
+    tachy_graph_add_output(g, make(TACHY_OP_CONCAT, (struct tachy_plan_attr){.axis = 1}, VALUE(2, 32, 6, 5), x, y, NULL));
+}
+
+TEST(branches_that_meet)
+{
+    float *want = expected(meeting), *half = on_gpu(meeting, TACHY_PLAN_FP16);
+    CHECK(off(half, want, 2 * 32 * 6 * 5) < 3e-3);
+    free(want), free(half);
+    meeting();
+    struct tachy_plan *p = opened(&(struct tachy_plan_params){.precision = TACHY_PLAN_FP16, .kernels = &host_kernels});
+    const struct cuda_plan *q = (const struct cuda_plan *)p;
+    int lanes[CUDA_LANES] = {0};
+    for (int i = 0; i < q->nb_steps; i++)
+        lanes[q->steps[i].lane.lane] += q->steps[i].lane.region == 1;
+    CHECK_INT(lanes[0], 6);
+    CHECK_INT(lanes[1], 3);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+
 // Bottlenecks: a 1x1 convolution with a sum in front of the next one's first; of three in a row two are a pair.
 static void bottlenecks(void)
 {
@@ -743,5 +774,5 @@ TEST(memory_limit)
 TEST_MAIN(TEST_CASE(memory_limit), TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(known_kernels),
           TEST_CASE(sums_share_launches), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite),
           TEST_CASE(gates_of_a_decoder), TEST_CASE(odd_channels), TEST_CASE(mirrored_edges_are_one_launch), TEST_CASE(pixels_of_a_first_convolution), TEST_CASE(shifts_before_padding), TEST_CASE(pixels_that_were_channels),
-          TEST_CASE(pairs_of_convolutions), TEST_CASE(branches_side_by_side), TEST_CASE(precision), TEST_CASE(scale_by_channel),
+          TEST_CASE(pairs_of_convolutions), TEST_CASE(branches_side_by_side), TEST_CASE(branches_that_meet), TEST_CASE(precision), TEST_CASE(scale_by_channel),
           TEST_CASE(groups), TEST_CASE(half_on_a_cpu))

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 
 // Runs independent branches in parallel: a region is a sequence of nodes that fall into several groups without a path
-// from one to another. Each group has a lane, a stream of the captured run. Everything before a region has ended when
+// from one to another. Each group has a lane, a stream of the captured run. Branches that meet become one group if others
+// are busy for as long as they take. Everything before a region has ended when
 // it begins, and everything in it when it ends. Values that a region's nodes read and make do not overlap in memory
 // while it lasts (plan_place_rules.beside).
 
@@ -13,30 +14,13 @@ struct region {
     int group[CUDA_REGION], n, nb_groups;
 };
 
-// The group of a node's inputs in the region, -1: it has none there, -2: it has two.
-static int group_of(const struct region *r, const struct tachy_node *n)
+// The group of the value's maker in the region, -1: it has none there.
+static int group_of(const struct region *r, const struct tachy_value *v)
 {
-    int group = -1;
-    for (int i = 0; i < n->nb_in; i++)
-        for (int k = 0; n->in[i] && n->in[i]->made_by && k < r->n; k++)
-            if (r->node[k] == n->in[i]->made_by) {
-                if (group >= 0 && group != r->group[k])
-                    return -2;
-                group = r->group[k];
-            }
-    return group;
-}
-
-static void grow(struct region *r, const struct tachy_node *from)
-{
-    r->n = r->nb_groups = 0;
-    for (const struct tachy_node *n = from; n && r->n < CUDA_REGION; n = n->next) {
-        int group = group_of(r, n);
-        if (group == -2 || (group == -1 && r->nb_groups == CUDA_REGION))
-            return;
-        r->node[r->n] = n;
-        r->group[r->n++] = group == -1 ? r->nb_groups++ : group;
-    }
+    for (int k = 0; v && v->made_by && k < r->n; k++)
+        if (r->node[k] == v->made_by)
+            return r->group[k];
+    return -1;
 }
 
 // About how long a node takes on a large GPU, in us.
@@ -44,6 +28,42 @@ static double time_of(const struct tachy_node *n)
 {
     struct tachy_layer_cost c = tachy_node_cost(n);
     return c.bytes ? 3 + 2e-6 * (double)c.multiply_adds / 500 + 1e-6 * (double)c.bytes / 3 : 0;
+}
+
+// Makes the groups that meet in `n` one, and returns it: a new one if they are none, -1 if the region ends in front of `n`.
+static int meet(struct region *r, const struct tachy_node *n)
+{
+    bool meets[CUDA_REGION] = {false};
+    double time[2] = {0}; // of the others, of those that meet
+    int first = -1, nb = 0;
+    for (int i = 0; i < n->nb_in; i++) {
+        int group = group_of(r, n->in[i]);
+        if (group < 0 || meets[group])
+            continue;
+        meets[group] = true;
+        first = nb++ ? TACHY_MIN(first, group) : group;
+    }
+    if (!nb)
+        return r->nb_groups < CUDA_REGION ? r->nb_groups++ : -1;
+    for (int i = 0; i < r->n && nb > 1; i++)
+        time[meets[r->group[i]]] += time_of(r->node[i]);
+    if (nb > 1 && time[0] < time[1])
+        return -1;
+    for (int i = 0; i < r->n; i++)
+        r->group[i] = meets[r->group[i]] ? first : r->group[i];
+    return first;
+}
+
+static void grow(struct region *r, const struct tachy_node *from)
+{
+    r->n = r->nb_groups = 0;
+    for (const struct tachy_node *n = from; n && r->n < CUDA_REGION; n = n->next) {
+        int group = meet(r, n);
+        if (group < 0)
+            return;
+        r->node[r->n] = n;
+        r->group[r->n++] = group;
+    }
 }
 
 // Groups to lanes, the longest first, each to the lane with the least; false: fewer than two multiply matrices, or
