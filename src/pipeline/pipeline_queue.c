@@ -88,17 +88,19 @@ static int take_single(struct tachy_pipeline *p, struct pipeline_job *out, int m
     return n;
 }
 
-// A group to composite and one to infer. A part of a group stays if the other group is whole: a network takes as long for it.
+// The worker's share of what there is to composite, so that pull keeps up, and a group to infer. A part of a group stays if the
+// other queue has a whole one: a network takes as long for it.
 static int take_groups(struct tachy_pipeline *p, struct pipeline_job *out, int most)
 {
     struct pipeline_queue *const queues[] = {&p->composite, &p->infer};
+    const int group = p->group, share = (int)count(&p->composite) / p->nb_workers, limits[] = {TACHY_MAX(group, share), group};
     const bool whole = pipeline_queue_whole(p);
     int n = 0;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(queues); i++) {
         struct pipeline_queue *q = queues[i];
         if (whole && !is_whole(p, q))
             continue;
-        for (int k = 0; k < p->group && n < PIPELINE_BATCH && count(q); k++) {
+        for (int k = 0; k < limits[i] && n < PIPELINE_BATCH && count(q); k++) {
             if (n >= most && at(q, q->head)->stream->group <= 1)
                 break;
             take_one(p, q, &out[n++]);

@@ -22,7 +22,7 @@ static void drop_input(tachy_stream *s, struct tachy_item *item)
     if (!item->in)
         return;
     tachy_frame_unref(&item->in);
-    if (atomic_fetch_sub(&s->inputs, 1) >= s->bounds.inputs_max)
+    if (2 * atomic_fetch_sub(&s->inputs, 1) >= s->bounds.inputs_max) // sched_inputs() is no less
         pipeline_event_wake(&s->space);
 }
 
@@ -415,13 +415,19 @@ static void go_on(struct group *g, bool left)
         keep_members(g, passes_gate);
 }
 
+// Else pull would only look and wait again.
+static void wake_pull(tachy_stream *s)
+{
+    if (pipeline_answered(s))
+        pipeline_event_wake(&s->done);
+}
+
 // The worker has the turns of span k that follow too, and others take its members further: nothing is faster than the turns of
 // a stream, and what comes after them is done side by side.
 static void stay(struct group *g, int k, const int64_t next[], int n)
 {
     pipeline_turn_leave(g->s, g->seq, g->n);
-    if (pipeline_answered(g->s))
-        pipeline_event_wake(&g->s->done);
+    wake_pull(g->s);
     g->k = k;
     memcpy(g->seq, next, (size_t)n * sizeof(*next));
     set_members(g, n);
@@ -492,25 +498,24 @@ static void work_from(struct pipeline_worker *w, const struct pipeline_job *jobs
         pipeline_turn_over(g.s, g.k, last, NULL);
 }
 
-// Works on the jobs that a worker has taken, in as few groups as possible.
+// Works on the jobs that a worker has taken, in as few groups as possible. A group can wait long for a network: pull hears of the
+// one before it at once, else once for each stream of what was taken.
 static void work_all(struct pipeline_worker *w, const struct pipeline_job *jobs, int n)
 {
     bool taken[PIPELINE_BATCH] = {0};
+    for (int i = 0; i < n; i++) {
+        if (taken[i])
+            continue;
+        work_from(w, jobs, n, i, taken);
+        if (jobs[i].stream->group > 1)
+            wake_pull(jobs[i].stream);
+    }
     for (int i = 0; i < n; i++)
-        if (!taken[i])
-            work_from(w, jobs, n, i, taken);
+        if (i + 1 == n || jobs[i + 1].stream != jobs[i].stream)
+            wake_pull(jobs[i].stream);
 }
 
 // ---- The worker ----
-
-// Once for each stream of what was taken.
-static void wake_pulls(const struct pipeline_job *jobs, int n)
-{
-    for (int i = 0; i < n; i++)
-        if ((i + 1 == n || jobs[i + 1].stream != jobs[i].stream) &&
-            pipeline_answered(jobs[i].stream)) // else pull would only look and wait again
-            pipeline_event_wake(&jobs[i].stream->done);
-}
 
 // Under the lock: the worker touches these streams no more.
 static void give_back(struct tachy_pipeline *p, const struct pipeline_job *jobs, int n)
@@ -626,7 +631,6 @@ void *pipeline_worker_main(void *arg)
             prompt = schedule(w, false);
         tachy_device_linger(true); // jobs' contexts are kept by their streams, which cannot leave before take()
         work_all(w, jobs, n);
-        wake_pulls(jobs, n);
         tachy_device_linger(false);
         uint64_t each = (tachy_ticks() - start) / (uint64_t)n;
         w->cost = w->cost ? (3 * w->cost + each) / 4 : each;

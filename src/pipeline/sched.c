@@ -2,11 +2,13 @@
 
 #define MIB ((int64_t)1 << 20)
 #define GIB ((int64_t)1 << 30)
+#define PINNED (320 * MIB) // that pictures which are written may take of it
 
 enum {
     ITEM_REST = 65536,   // bytes of an item besides its pictures
     LEAST_RESTING = 4096,
     GPU_DEPTH = 32,      // enough for several pictures to finish at once
+    GPU_NEAR = 128,      // so that workers who wait for a network between have enough to write
     MOST_WINDOW = 512, MOST_WINDOW_GPU = 4096,
     TURNS = 8,
     MOMENT_NS = 20000,   // that jobs taken at once may last
@@ -49,7 +51,8 @@ static int64_t resting_bytes(const struct sched_stream *s)
 static void set_reach(const struct sched_stream *s, struct sched_bounds *b)
 {
     // A GPU's frames rest in its memory, which is large, their composites in the host's.
-    b->near = s->keeps_input && !s->on_gpu ? b->window : b->depth;
+    int64_t pinned = s->max_bytes ? b->depth : TACHY_MIN((int64_t)GPU_NEAR, PINNED / TACHY_MAX(s->out_bytes, 1));
+    b->near = s->on_gpu ? TACHY_CLAMP(pinned, b->depth, b->window) : s->keeps_input ? b->window : b->depth;
     // Pictures that wait for the ones before them are bounded by the window instead.
     b->inputs_max = s->holds_input || (s->keeps_input && s->on_gpu) ? INT64_MAX : b->depth;
 }
@@ -58,8 +61,8 @@ void sched_bounds(const struct sched_stream *s, struct sched_bounds *b)
 {
     bool by_device = s->on_gpu && !s->max_bytes;
     b->depth = depth_of(s);
-    if (by_device) // pinned memory within 320 MB
-        b->depth = TACHY_MAX(b->depth, TACHY_MIN((int64_t)GPU_DEPTH, 320 * MIB / TACHY_MAX(s->out_bytes, 1)));
+    if (by_device)
+        b->depth = TACHY_MAX(b->depth, TACHY_MIN((int64_t)GPU_DEPTH, PINNED / TACHY_MAX(s->out_bytes, 1)));
     // Decoding ahead of a first turn only bridges one that takes long.
     int64_t most_bytes = TACHY_DEF(s->max_bytes, (s->begins_in_turn ? 40 : 160) * MIB);
     int64_t fit = by_device ? device_fit(s) : most_bytes / resting_bytes(s);
@@ -82,6 +85,12 @@ void sched_fit(const struct sched_stream *s, struct sched_bounds *b, int64_t roo
             b->depth = TACHY_MAX(b->depth / 2, least);
     }
     set_reach(s, b);
+}
+
+int64_t sched_inputs(const struct sched_bounds *b, int64_t ahead)
+{
+    int64_t most = b->inputs_max, fewer = ahead * 2 * most / b->window; // half from a quarter of the window on
+    return most == INT64_MAX ? most : TACHY_MAX(most - TACHY_MAX(fewer, 0), (most + 1) / 2);
 }
 
 int sched_group(int wanted, bool one_by_one, int most) { return one_by_one ? 1 : TACHY_CLAMP(wanted, 1, most); }

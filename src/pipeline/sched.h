@@ -35,6 +35,10 @@ void sched_bounds(const struct sched_stream *s, struct sched_bounds *b);
 // inputs_max.
 void sched_fit(const struct sched_stream *s, struct sched_bounds *b, int64_t room);
 
+// Decoded pictures that may wait for a worker if the next one is `ahead` positions from pull, where several threads decode parts of
+// the input: the nearer part goes first. Else all parts would come to their ends at once, and their results fill the window.
+int64_t sched_inputs(const struct sched_bounds *b, int64_t ahead);
+
 // Items of a stream that a worker takes through its stages at once, 1..most: as many as pay for one of them (`wanted`),
 // or one by one.
 int sched_group(int wanted, bool one_by_one, int most);

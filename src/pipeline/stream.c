@@ -22,9 +22,9 @@ static bool over(tachy_stream *s)
 static bool has_room(void *arg)
 {
     struct room *r = arg;
-    return (r->seq < atomic_load(&r->s->next_pull) + r->limit &&
-            atomic_load(&r->s->inputs) < r->s->bounds.inputs_max) ||
-           over(r->s);
+    tachy_stream *s = r->s;
+    int64_t ahead = r->seq - atomic_load(&s->next_pull), inputs = atomic_load(&s->inputs);
+    return (ahead < r->limit && inputs < (r->in_order ? s->bounds.inputs_max : sched_inputs(&s->bounds, ahead))) || over(s);
 }
 
 static bool has_much_room(void *arg)

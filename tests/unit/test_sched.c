@@ -215,6 +215,47 @@ TEST(the_gate_lets_groups_through)
     CHECK(!sched_gate_waits(&all, true, 32, 1));
 }
 
+// Sessions of a decoder each read a part of the input, faster than a network runs: 2.2 ms per frame and session, 4.4 ms per group of
+// eight. Eleven frames may be pulled meanwhile. The network never waits, and what waits to be pulled is a few parts' frames.
+TEST(the_nearest_parts_go_first)
+{
+    enum { PARTS = 60, PART = 240, ALL = PARTS * PART, SESSIONS = 14, GROUP = 8 };
+    struct sched_bounds b = {.depth = 32, .window = 3900, .near = 32, .inputs_max = 32};
+    static bool done[ALL];
+    int64_t at[SESSIONS], until[SESSIONS], queue[32], ready[SESSIONS] = {0}, group[GROUP], part = 0, pushed = 0, pulled = 0, most = 0;
+    int waits = 0, in_group = 0, inputs = 0;
+    for (int i = 0; i < SESSIONS; i++)
+        at[i] = until[i] = 0;
+    int64_t t = 0, ends = 0, idle = 0;
+    for (; pulled < ALL && t < 20000000; t++) { // tenths of a millisecond
+        for (int i = 0; i < SESSIONS; i++) {
+            if (at[i] == until[i] && part < PARTS)
+                at[i] = part++ * PART, until[i] = at[i] + PART;
+            if (at[i] == until[i] || t < ready[i] || at[i] - pulled >= b.window || inputs >= sched_inputs(&b, at[i] - pulled))
+                continue;
+            pushed++;
+            most = TACHY_MAX(most, pushed - pulled);
+            queue[waits++] = at[i]++;
+            inputs++;
+            ready[i] = t + 22;
+        }
+        if (in_group && t >= ends) {
+            for (int k = 0; k < GROUP; k++)
+                done[group[k]] = true;
+            inputs -= GROUP, in_group = 0;
+        }
+        if (!in_group && waits >= GROUP) {
+            memcpy(group, queue, sizeof(group));
+            memmove(queue, queue + GROUP, sizeof(*queue) * (size_t)(waits -= GROUP));
+            in_group = GROUP, ends = t + 44;
+        }
+        pulled += t % 4 == 0 && done[pulled];
+        idle += !in_group && pulled < ALL - 4 * PART;
+    }
+    CHECK(idle <= 100);
+    CHECK(most < 6 * PART);
+}
+
 // A stage's wish counts up to what a worker can take, and not where each item goes its own way.
 TEST(groups)
 {
@@ -229,7 +270,7 @@ TEST(groups)
     CHECK_INT(sched_turns(16, false, true), 16);
 }
 
-TEST_MAIN(TEST_CASE(groups), TEST_CASE(bounds_hold), TEST_CASE(groups_are_in_flight), TEST_CASE(batches_are_in_flight), TEST_CASE(depth_follows_the_budget),
+TEST_MAIN(TEST_CASE(groups), TEST_CASE(the_nearest_parts_go_first), TEST_CASE(bounds_hold), TEST_CASE(groups_are_in_flight), TEST_CASE(batches_are_in_flight), TEST_CASE(depth_follows_the_budget),
           TEST_CASE(a_turn_at_the_beginning_holds_few_pictures),
           TEST_CASE(frames_ahead_are_bounded), TEST_CASE(masks_may_wait_further_ahead), TEST_CASE(shares_are_fair),
           TEST_CASE(rests_become_as_long_as_a_group), TEST_CASE(the_gate_lets_groups_through))
