@@ -57,19 +57,24 @@ static bool fits(const struct tachy_node *n)
     return find(n, &s);
 }
 
-// Weights times scales, and for each output channel and tap the sum over the input channels of weights times shifts.
-static void multiply(const struct tachy_node *n, const struct tachy_value *scale, const struct tachy_value *shift, float *weights, double *sums)
+// Weights times scales, and for each output channel and tap the sum over the input channels of weights times shifts. `of`: room
+// for a scale and a shift per input channel.
+static void multiply(const struct tachy_node *n, const struct tachy_value *scale, const struct tachy_value *shift, float *of, float *weights, double *sums)
 {
-    const int64_t *w = n->in[1]->shape, taps = w[2] * w[3];
+    const int64_t *w = n->in[1]->shape, channels = w[1], taps = w[2] * w[3];
     const float *from = n->in[1]->data;
-    for (int64_t i = 0; i < w[0] * w[1] * taps; i++) {
-        float s = 1, t = 0;
+    for (int64_t c = 0; c < channels; c++) {
+        of[c] = 1;
         if (scale)
-            pass_of_channel(scale, n->in[0], i / taps % w[1], &s);
-        pass_of_channel(shift, n->in[0], i / taps % w[1], &t);
-        weights[i] = from[i] * s;
-        sums[i / taps / w[1] * taps + i % taps] += (double)from[i] * t;
+            pass_of_channel(scale, n->in[0], c, &of[c]);
+        pass_of_channel(shift, n->in[0], c, &of[channels + c]);
     }
+    for (int64_t o = 0; o < w[0]; o++, sums += taps)
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t t = 0; t < taps; t++, from++) {
+                *weights++ = *from * of[c];
+                sums[t] += (double)*from * of[channels + c];
+            }
 }
 
 // The part of the sums of one channel whose taps lie in the padding for the output pixel y, x.
@@ -95,11 +100,12 @@ static int rewrite(struct tachy_graph *g, struct tachy_node *n)
     float *weights = tachy_graph_alloc(g, sizeof(float) * (size_t)tachy_value_elements(w));
     float *biases = tachy_graph_alloc(g, sizeof(float) * (size_t)y[1]), *added = tachy_graph_alloc(g, sizeof(float) * (size_t)(y[1] * y[2] * y[3]));
     double *sums = tachy_graph_alloc(g, sizeof(double) * (size_t)(y[1] * taps));
+    float *of = tachy_graph_alloc(g, sizeof(float) * 2 * (size_t)w->shape[1]);
     struct tachy_value *in[] = {s.x, tachy_graph_constant(g, w->name, TACHY_F32, 4, w->shape, weights),
                                 tachy_graph_constant(g, NULL, TACHY_F32, 1, &y[1], biases), tachy_graph_constant(g, NULL, TACHY_F32, 4, one, added)};
-    if (!weights || !biases || !added || !sums || !in[1] || !in[2] || !in[3] || !tachy_node_set_inputs(g, n, TACHY_MAX(n->nb_in, 4)))
+    if (!weights || !biases || !added || !sums || !of || !in[1] || !in[2] || !in[3] || !tachy_node_set_inputs(g, n, TACHY_MAX(n->nb_in, 4)))
         return TACHY_ERR_NOMEM;
-    multiply(n, s.scale, s.shift, weights, sums);
+    multiply(n, s.scale, s.shift, of, weights, sums);
     for (int64_t o = 0; o < y[1]; o++, sums += taps) {
         double all = bias ? (double)((const float *)bias->data)[o] : 0;
         for (int64_t t = 0; t < taps; t++)
