@@ -37,6 +37,7 @@ int device_open(struct task_devices *d)
 
 void device_close(struct task_devices *d)
 {
+    tachy_memory_close(&d->memory);
     for (int i = 0; i < d->nb; i++)
         tachy_gpu_unref(&d->list[i].gpu);
     d->nb = 0;
@@ -51,7 +52,8 @@ int device_start(struct task_devices *d)
     int err = TACHY_OK;
     for (int i = 0; i < d->nb && err == TACHY_OK; i++)
         err = tachy_gpu_mem_open(t->memory, &d->list[i].gpu->device, &p);
-    d->memory = err == TACHY_OK ? t->memory : NULL;
+    tachy_memory_close(&d->memory);
+    d->memory = err == TACHY_OK ? tachy_memory_ref(t->memory) : NULL;
     return err;
 }
 

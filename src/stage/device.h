@@ -39,7 +39,8 @@ struct task_devices {
     int nb;
     int ids[TACHY_MAX_GPUS], nb_ids; // asked for
     double fraction, vram;           // settings gpu.*
-    struct tachy_memory *memory; // of the pipeline that the task works in; NULL until a stream starts
+    // Of the pipeline that the task works in or has worked in; a reference, so that no later one has its address.
+    struct tachy_memory *memory; // NULL until a stream starts
     int group;        // items that a worker takes at once, up to DEVICE_MOST; 0: DEVICE_GROUP. More only of tasks without masks
     bool only_queues; // workers: the model runs on devices too
     bool waits;       // a stage waits for the device for each item, so items are processed singly

@@ -85,7 +85,6 @@ static int preprocess_start(struct tachy_stage *st, struct tachy_video_info *vid
     if (err < 0 || !device_starts_anew(c->devices))
         return err;
     infer_cuda_leave_memory(c);
-    c->devices->memory = NULL;
     err = device_start(c->devices);
     return err < 0 ? err : infer_cuda_count_models(c);
 }

@@ -12,8 +12,14 @@
 struct infer_device {
     struct tachy_gpu *gpu; // reference; its stream is that of all runs there
     size_t free_before;    // bytes, before the first engine there was opened
-    pthread_mutex_t running; // held while a run is queued, and for `first`
-    tachy_engine *first;   // opened with the task; the first worker that comes takes it. NULL on the first device
+    pthread_mutex_t running; // held while a run is queued
+    // Open as long as the task, as tachy_infer_net.first: for one picture, NULL on the first device; and those for several that
+    // the last worker had, which workers of the next input take.
+    tachy_engine *first;
+    struct infer_many {
+        tachy_engine *engine;
+        int pictures;
+    } many[2];
     size_t model_bytes;    // that the engines were seen to take
     struct tachy_memory *memory; // reference; NULL: they are not counted
     struct tachy_block model;    // reservation of them
@@ -56,10 +62,7 @@ struct infer_there {
     tachy_engine *engine;        // that runs there: the worker's, or of further devices its own
     tachy_engine *own_engine;
     // The same for several of them in one run, the most first; where both are NULL they go one by one.
-    struct infer_many {
-        tachy_engine *engine;
-        int pictures;
-    } many[2];
+    struct infer_many many[2];
     int pictures;
     struct tachy_block in_block, out_block, rest, pinned; // rest: of what is neither; pinned: infer_there_pin()'s
 };

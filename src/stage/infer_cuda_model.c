@@ -108,12 +108,19 @@ void infer_cuda_leave_memory(struct infer_cuda *c)
     }
 }
 
+static void close_many(struct infer_many many[2])
+{
+    for (int k = 0; k < 2; k++)
+        tachy_engine_close(&many[k].engine);
+}
+
 void infer_cuda_close(struct infer_cuda *c)
 {
     infer_free(&c->infer);
     infer_cuda_leave_memory(c);
     for (int i = 0; i < c->nb_locks; i++) {
         tachy_engine_close(&c->device[i].first);
+        close_many(c->device[i].many);
         pthread_mutex_destroy(&c->device[i].running);
         tachy_gpu_unref(&c->device[i].gpu);
     }
@@ -122,29 +129,54 @@ void infer_cuda_close(struct infer_cuda *c)
 
 // ---- A worker's part of a device ----
 
-// The engine of the worker's network on the device.
-static int open_engine(struct infer_there *t, struct device_worker *g, int size)
+static struct infer_device *device_of(const struct infer_there *t, const struct device_worker *g)
 {
-    struct infer_device *d = &t->c->device[device_index(t->c->devices, g->device)];
+    return &t->c->device[device_index(t->c->devices, g->device)];
+}
+
+// The engine of the worker's network on the device.
+static int open_engine(struct infer_there *t, struct device_worker *g)
+{
+    struct infer_device *d = device_of(t, g);
     t->engine = t->host->engine;
     if (d == t->c->device || !tachy_engine_on_device(t->engine) || !tachy_engine_stream(t->engine))
         return TACHY_OK;
-    if (size == TACHY_INFER_FULL) {
-        pthread_mutex_lock(&d->running);
-        t->own_engine = d->first;
-        d->first = NULL;
-        pthread_mutex_unlock(&d->running);
-    }
-    int err = t->own_engine ? TACHY_OK
-                            : infer_open_engine(&t->c->infer, t->host->net, 1, (int)(d - t->c->device), &t->own_engine);
+    int err = infer_open_engine(&t->c->infer, t->host->net, 1, (int)(d - t->c->device), &t->own_engine);
     t->engine = t->own_engine;
     return err;
 }
 
-static void close_many(struct infer_there *t)
+// Pictures of a run that may be tried.
+static int most_pictures(const struct infer_there *t)
 {
-    for (size_t k = 0; k < TACHY_ARRAY_SIZE(t->many); k++)
-        tachy_engine_close(&t->many[k].engine);
+    const int most = t->c->most;
+    return most ? TACHY_MIN(most, t->pictures) : t->pictures;
+}
+
+// Takes the engines for several pictures that workers of an input before have left, if they are for as many.
+static void take_many(struct infer_there *t, struct device_worker *g)
+{
+    struct infer_device *d = device_of(t, g);
+    pthread_mutex_lock(&d->running);
+    if (d->many[0].pictures == most_pictures(t)) {
+        memcpy(t->many, d->many, sizeof(t->many));
+        memset(d->many, 0, sizeof(d->many));
+    }
+    pthread_mutex_unlock(&d->running);
+}
+
+static void leave_many(struct infer_there *t, struct device_worker *g)
+{
+    if (!t->many[0].engine)
+        return;
+    struct infer_device *d = device_of(t, g);
+    struct infer_many before[2];
+    pthread_mutex_lock(&d->running);
+    memcpy(before, d->many, sizeof(before));
+    memcpy(d->many, t->many, sizeof(d->many));
+    pthread_mutex_unlock(&d->running);
+    memset(t->many, 0, sizeof(t->many));
+    close_many(before);
 }
 
 // Opens an engine for `n` pictures per run.
@@ -152,6 +184,8 @@ static int open_batch(struct infer_there *t, struct device_worker *g, struct inf
 {
     const struct tachy_infer_net *net = t->host->net;
     const struct tachy_io *in, *out;
+    if (m->engine) // taken
+        return TACHY_OK;
     int err = infer_open_engine(&t->c->infer, net, n, device_index(t->c->devices, g->device), &m->engine);
     bool all = err == TACHY_OK && tachy_engine_inputs(m->engine, &in) && in->spec.shape[0] == n && tachy_engine_on_device(m->engine);
     for (int i = 0; all && i < tachy_engine_outputs(m->engine, &out); i++)
@@ -180,8 +214,7 @@ static void open_many(struct infer_there *t, struct device_worker *g)
 {
     const struct tachy_infer_net *net = t->host->net;
     struct infer_cuda *c = t->c;
-    const int most = c->most;
-    int err = TACHY_ERR_NOMEM, n = most ? TACHY_MIN(most, t->pictures) : t->pictures;
+    int err = TACHY_ERR_NOMEM, n = most_pictures(t);
     bool free_batch = net->nb_in == 1 && t->in.shape[0] == 1;
     for (int i = 0; i < net->nb_out; i++)
         free_batch = free_batch && t->kept[i] && t->all_out[i].shape[0] == 1;
@@ -275,9 +308,11 @@ static int engine_there(struct infer_there *t, struct device_worker *g, const st
     if (err == TACHY_OK)
         err = rest_there(g, p->host, t, p->pictures);
     if (err == TACHY_OK)
-        err = open_engine(t, g, p->size);
-    if (err == TACHY_OK && p->size == TACHY_INFER_FULL)
+        err = open_engine(t, g);
+    if (err == TACHY_OK && p->size == TACHY_INFER_FULL) {
+        take_many(t, g);
         open_many(t, g);
+    }
     if (err < 0 || !p->one_stream || !tachy_engine_stream(t->engine) || g->kernel_times)
         return err;
     t->stream = tachy_engine_stream(t->engine);
@@ -309,7 +344,7 @@ void infer_there_close(struct infer_there *t, struct device_worker *g)
     for (int r = 0; r < TACHY_MAX_EYES; r++)
         tachy_preprocess_gpu_close(&t->preprocess[r]);
     tachy_engine_close(&t->own_engine);
-    close_many(t);
+    leave_many(t, g);
     if (t->pinned.data)
         t->host->tensors.in[t->host->net->picture].data = t->host->tensors.own_in[t->host->net->picture];
     tachy_memory_give(m, &t->in_block);
@@ -394,7 +429,7 @@ static int run_batch(struct infer_there *t, const struct infer_many *m, int firs
 // No memory for such a batch: of half as many from now on, or one by one.
 static void run_fewer(struct infer_there *t, struct device_worker *g, int before)
 {
-    close_many(t);
+    close_many(t->many);
     t->c->most = TACHY_MAX(before / 2, 1);
     open_many(t, g);
     tachy_msg(g->task->log, TACHY_LOG_INFO, "GPU %d has no memory for a batch of %d pictures: the model runs for %d at a time",
@@ -439,7 +474,7 @@ static void run_many(struct infer_there *t, struct device_worker *g, bool prompt
 
 void infer_there_run(struct infer_there *t, struct device_worker *g, bool prompt, const int picture[], int n, int err[])
 {
-    pthread_mutex_t *running = &t->c->device[device_index(t->c->devices, g->device)].running;
+    pthread_mutex_t *running = &device_of(t, g)->running;
     cuda_stream stream = tachy_engine_stream(t->engine);
     const bool follows = stream != t->stream;
     int all = TACHY_OK;
