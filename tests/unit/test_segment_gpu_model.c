@@ -121,6 +121,7 @@ enum { IN_H, IN_X, IN_K, OUT_K = 0, OUT_MORE, OUT_H, OUT_Y };
 
 static const int64_t shapes[][4] = {{1, 8}, {1, SIDE, SIDE, 1}, {1, 4, 4}, {1, 2000}};
 static _Atomic int runs, opened, batches; // batches: runs of several pictures on a device
+static _Atomic int opened_for_batches;    // engines so far, on a device
 static int room_open = 256, room_run = 256; // pictures of an engine that there is memory for; of its run
 static _Atomic int largest;                 // that ran
 
@@ -143,6 +144,7 @@ static int recurrent_open(tachy_engine *e)
     e->stream = e->params.gpu_stream;
     e->on_device = e->stream != NULL;
     others(OTHERS + (size_t)++opened * TAKEN);
+    opened_for_batches += e->stream && r->batch > 1;
     if (r->batch > room_open)
         return TACHY_ERR_NOMEM;
     snprintf(e->version, sizeof(e->version), "test");
@@ -410,30 +412,35 @@ static void check_shares(const tachy_task *t, const struct way *way)
     CHECK_INT(used, way->on_gpu ? way->devices : TACHY_MIN(way->devices, way->streams));
 }
 
-static void run(const struct way *way)
+static void run_pipeline(const struct way *way, tachy_task *t, struct tachy_gpu **gpu)
 {
     enum { MOST = 3 };
-    list(way->devices);
-    tachy_task *t = open_task(way->flat ? "flat" : "rec", way->mode, "all", "0.5");
-    struct tachy_gpu *gpu[CARDS] = {0};
     tachy_pipeline *p = NULL;
     struct guest g[MOST] = {0};
-    int before = runs;
-    bool there = tachy_engine_takes_stream(provider);
-    CHECK_INT(opened, there ? way->devices : 1); // an engine each before the first frame
-    for (int i = 0; i < way->devices; i++)
-        CHECK_INT(tachy_gpu_open(&gpu[i], i, NULL, &log_errors), TACHY_OK);
     const struct tachy_pipeline_params params = {.workers = way->workers, .batch = way->batch, .log = &log_errors};
     CHECK_INT(tachy_pipeline_open(&p, &params), TACHY_OK);
     for (int i = 0; i < way->streams; i++)
         open_guest(&g[i], way, p, t, gpu);
     for (int i = 0; i < way->streams; i++)
         pull_all(&g[i]);
-    if (way->on_gpu || (there && !way->flat))
-        check_shares(t, way);
     for (int i = 0; i < way->streams; i++)
         close_guest(&g[i]);
     tachy_pipeline_close(&p);
+}
+
+static void run(const struct way *way)
+{
+    list(way->devices);
+    tachy_task *t = open_task(way->flat ? "flat" : "rec", way->mode, "all", "0.5");
+    struct tachy_gpu *gpu[CARDS] = {0};
+    int before = runs;
+    bool there = tachy_engine_takes_stream(provider);
+    CHECK_INT(opened, there ? way->devices : 1); // an engine each before the first frame
+    for (int i = 0; i < way->devices; i++)
+        CHECK_INT(tachy_gpu_open(&gpu[i], i, NULL, &log_errors), TACHY_OK);
+    run_pipeline(way, t, gpu);
+    if (way->on_gpu || (there && !way->flat))
+        check_shares(t, way);
     for (int i = 0; i < way->devices; i++)
         tachy_gpu_unref(&gpu[i]);
     tachy_task_close(&t);
@@ -471,6 +478,39 @@ TEST(batches_on_the_device)
         run(&(struct way){i & 1 ? "cutout" : "mask", i & 2, 1 + i % 2, 1 + i % 3, 1 + (i / 4) % 2, 60, 1 + i % 2, true,
                           i & 1 ? 4 : 0});
     CHECK(batches > 0);
+    provider = "cuda-ort";
+}
+
+// Workers of the next input take the engines for batches that those of the input before have left.
+TEST(engines_outlive_an_input)
+{
+    const struct way way = {"mask", true, 1, 1, 1, 24, 2, true, 0};
+    struct tachy_gpu *gpu[CARDS] = {0};
+    const int before = opened_for_batches;
+    provider = "tachy";
+    list(way.devices);
+    tachy_task *t = open_task("flat", way.mode, "all", "0.5");
+    for (int i = 0; i < way.devices; i++)
+        CHECK_INT(tachy_gpu_open(&gpu[i], i, NULL, &log_errors), TACHY_OK);
+    for (int input = 0; input < 3; input++) {
+        run_pipeline(&way, t, gpu);
+        CHECK_INT(opened_for_batches - before, way.devices);
+    }
+    tachy_pipeline *p = NULL;
+    CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.workers = 1, .log = &log_errors)), TACHY_OK);
+    for (int input = 0; input < 3; input++) {
+        struct guest g = {0};
+        open_guest(&g, &way, p, t, gpu);
+        pull_all(&g);
+        close_guest(&g);
+        CHECK_INT(opened_for_batches - before, way.devices);
+    }
+    tachy_pipeline_close(&p);
+    for (int i = 0; i < way.devices; i++)
+        tachy_gpu_unref(&gpu[i]);
+    tachy_task_close(&t);
+    list(1);
+    nothing_is_left();
     provider = "cuda-ort";
 }
 
@@ -757,7 +797,8 @@ TEST(cleans)
 }
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(states_stay_on_the_device), TEST_CASE(states_go_with_their_frames),
-          TEST_CASE(a_model_on_every_device), TEST_CASE(batches_on_the_device), TEST_CASE(a_batch_that_fits),
+          TEST_CASE(a_model_on_every_device), TEST_CASE(batches_on_the_device), TEST_CASE(engines_outlive_an_input),
+          TEST_CASE(a_batch_that_fits),
           TEST_CASE(the_light_ratio_counts_the_model), TEST_CASE(a_model_on_the_host),
           TEST_CASE(engines_are_counted), TEST_CASE(states_are_saved_and_loaded), TEST_CASE(a_first_picture_warms_up),
           TEST_CASE(cleans))
