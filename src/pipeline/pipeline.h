@@ -217,6 +217,7 @@ struct pipeline_worker {
     struct pipeline_spin spin;
     uint64_t cost; // ticks an item took lately; decides how many are taken at once
     long rest_us;  // pause between its jobs, if they run several at once
+    bool infers;   // it has jobs from `infer`; under the pipeline's lock
 };
 
 struct tachy_pipeline {
@@ -251,6 +252,7 @@ struct tachy_pipeline {
     int64_t window_sum; // of all streams: what the queues have room for
     int idle;      // workers that wait
     bool waking;   // one of them was signalled and has not woken yet
+    int inferring; // workers that have jobs from `infer`
     int resting;   // workers that wait at `enough` until a queue has a whole group
     const struct pipeline_worker *first_back; // the one of them that wakes by a timeout; NULL: none does
     pthread_cond_t enough;
@@ -285,6 +287,8 @@ void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job
 int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int most);
 // True if a queue has as many jobs as go through their steps together.
 bool pipeline_queue_whole(const struct tachy_pipeline *p);
+// True if a part of a group can be done now: it is to composite, or no other worker infers.
+bool pipeline_queue_pays(const struct tachy_pipeline *p);
 // Takes a stream's jobs out.
 void pipeline_queue_purge(struct tachy_pipeline *p, const tachy_stream *s);
 // Wakes a worker if there is work and none is already waking.

@@ -42,6 +42,8 @@ static bool is_whole(const struct tachy_pipeline *p, const struct pipeline_queue
 
 bool pipeline_queue_whole(const struct tachy_pipeline *p) { return is_whole(p, &p->infer) || is_whole(p, &p->composite); }
 
+bool pipeline_queue_pays(const struct tachy_pipeline *p) { return count(&p->composite) || !p->inferring; }
+
 void pipeline_queue_wake(struct tachy_pipeline *p)
 {
     if (p->resting) {
@@ -89,7 +91,7 @@ static int take_single(struct tachy_pipeline *p, struct pipeline_job *out, int m
 }
 
 // The worker's share of what there is to composite, so that pull keeps up, and a group to infer. A part of a group stays if the
-// other queue has a whole one: a network takes as long for it.
+// other queue has a whole one, or if it would wait for what another worker infers: a network takes as long for it.
 static int take_groups(struct tachy_pipeline *p, struct pipeline_job *out, int most)
 {
     struct pipeline_queue *const queues[] = {&p->composite, &p->infer};
@@ -98,7 +100,7 @@ static int take_groups(struct tachy_pipeline *p, struct pipeline_job *out, int m
     int n = 0;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(queues); i++) {
         struct pipeline_queue *q = queues[i];
-        if (whole && !is_whole(p, q))
+        if (!is_whole(p, q) && (whole || (n && p->inferring)))
             continue;
         for (int k = 0; k < limits[i] && n < PIPELINE_BATCH && count(q); k++) {
             if (n >= most && at(q, q->head)->stream->group <= 1)

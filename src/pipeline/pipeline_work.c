@@ -22,7 +22,7 @@ static void drop_input(tachy_stream *s, struct tachy_item *item)
     if (!item->in)
         return;
     tachy_frame_unref(&item->in);
-    if (2 * atomic_fetch_sub(&s->inputs, 1) >= s->bounds.inputs_max) // sched_inputs() is no less
+    if (atomic_fetch_sub(&s->inputs, 1) >= s->bounds.inputs_far)
         pipeline_event_wake(&s->space);
 }
 
@@ -561,8 +561,9 @@ static void idle(struct pipeline_worker *w)
 
 // A worker that only queues work on another device has spare time. It pauses until a whole group has come, after parts of
 // groups longer and longer, and nobody is woken for each job. Of several pausing workers one wakes by a timeout, the others
-// for a whole group: otherwise each would find only a part of one. Not with live frames, and not between turns: then one
-// job at a time is ready, and the next one comes when it is done. Under the lock.
+// for a whole group: otherwise each would find only a part of one. While another worker's group is inferred a part of one would have
+// to wait all the same. Not with live frames, and not between turns: then one job at a time is ready, and the next one comes when
+// it is done. Under the lock.
 static void rest(struct pipeline_worker *w, int done)
 {
     struct tachy_pipeline *p = w->pipeline;
@@ -574,10 +575,18 @@ static void rest(struct pipeline_worker *w, int done)
     bool late = false;
     while (!p->closing && !late && !pipeline_queue_whole(p)) {
         uint64_t until = tachy_now_ns() + (uint64_t)w->rest_us * 1000;
-        late = tachy_cond_wait_until(&p->enough, &p->lock, until) && TACHY_DEF(p->first_back, w) == w;
+        late = tachy_cond_wait_until(&p->enough, &p->lock, until) && TACHY_DEF(p->first_back, w) == w && pipeline_queue_pays(p);
     }
     p->first_back = p->first_back == w ? NULL : p->first_back;
     p->resting--;
+}
+
+static bool infers(const struct pipeline_job *jobs, int n)
+{
+    bool any = false;
+    for (int i = 0; i < n && !any; i++)
+        any = pipeline_slot(jobs[i].stream, jobs[i].seq)->span == 0;
+    return any;
 }
 
 // Gives `done` jobs back and takes others; 0: the pipeline closes.
@@ -587,6 +596,8 @@ static int take(struct pipeline_worker *w, struct pipeline_job *jobs, int done)
     int n = 0;
     tachy_pipeline_delay();
     pthread_mutex_lock(&p->lock);
+    p->inferring -= w->infers;
+    w->infers = false;
     give_back(p, jobs, done);
     if (done)
         rest(w, done);
@@ -602,6 +613,8 @@ static int take(struct pipeline_worker *w, struct pipeline_job *jobs, int done)
             break;
         idle(w);
     }
+    w->infers = infers(jobs, n);
+    p->inferring += w->infers;
     pipeline_queue_wake(p); // one wakes the next
     pthread_mutex_unlock(&p->lock);
     return n;

@@ -55,6 +55,8 @@ static void set_reach(const struct sched_stream *s, struct sched_bounds *b)
     b->near = s->on_gpu ? TACHY_CLAMP(pinned, b->depth, b->window) : s->keeps_input ? b->window : b->depth;
     // Pictures that wait for the ones before them are bounded by the window instead.
     b->inputs_max = s->holds_input || (s->keeps_input && s->on_gpu) ? INT64_MAX : b->depth;
+    // A group with each worker, and one that comes together.
+    b->inputs_far = TACHY_CLAMP((int64_t)s->group * (s->workers + 1), (b->inputs_max - 1) / 2 + 1, b->inputs_max);
 }
 
 void sched_bounds(const struct sched_stream *s, struct sched_bounds *b)
@@ -62,7 +64,7 @@ void sched_bounds(const struct sched_stream *s, struct sched_bounds *b)
     bool by_device = s->on_gpu && !s->max_bytes;
     b->depth = depth_of(s);
     if (by_device)
-        b->depth = TACHY_MAX(b->depth, TACHY_MIN((int64_t)GPU_DEPTH, PINNED / TACHY_MAX(s->out_bytes, 1)));
+        b->depth = TACHY_MAX(b->depth, TACHY_MIN(TACHY_MAX((int64_t)GPU_DEPTH, (int64_t)s->group * (s->workers + 2)), PINNED / TACHY_MAX(s->out_bytes, 1)));
     // Decoding ahead of a first turn only bridges one that takes long.
     int64_t most_bytes = TACHY_DEF(s->max_bytes, (s->begins_in_turn ? 40 : 160) * MIB);
     int64_t fit = by_device ? device_fit(s) : most_bytes / resting_bytes(s);
@@ -89,8 +91,8 @@ void sched_fit(const struct sched_stream *s, struct sched_bounds *b, int64_t roo
 
 int64_t sched_inputs(const struct sched_bounds *b, int64_t ahead)
 {
-    int64_t most = b->inputs_max, fewer = ahead * 2 * most / b->window; // half from a quarter of the window on
-    return most == INT64_MAX ? most : TACHY_MAX(most - TACHY_MAX(fewer, 0), (most + 1) / 2);
+    int64_t fewer = b->inputs_max - b->inputs_far; // from a quarter of the window on
+    return b->inputs_max == INT64_MAX ? INT64_MAX : b->inputs_max - TACHY_CLAMP(4 * ahead * fewer / b->window, 0, fewer);
 }
 
 int sched_group(int wanted, bool one_by_one, int most) { return one_by_one ? 1 : TACHY_CLAMP(wanted, 1, most); }

@@ -27,7 +27,8 @@ struct sched_bounds {
     int64_t depth;      // items that push in order lets be in flight, at least 2 more than `ahead`
     int64_t window;     // positions that push lets be ahead of pull, at least depth
     int64_t near;       // items go into the span that writes this far ahead of pull
-    int64_t inputs_max; // decoded pictures that may wait for a worker
+    int64_t inputs_max; // decoded pictures that may be with workers or wait for one
+    int64_t inputs_far; // of a part of the input that is far ahead
 };
 
 void sched_bounds(const struct sched_stream *s, struct sched_bounds *b);
@@ -35,8 +36,8 @@ void sched_bounds(const struct sched_stream *s, struct sched_bounds *b);
 // inputs_max.
 void sched_fit(const struct sched_stream *s, struct sched_bounds *b, int64_t room);
 
-// Decoded pictures that may wait for a worker if the next one is `ahead` positions from pull, where several threads decode parts of
-// the input: the nearer part goes first. Else all parts would come to their ends at once, and their results fill the window.
+// Decoded pictures that may be with workers or wait for one if the next is `ahead` positions from pull, and several threads decode parts
+// of the input: the nearest part goes first. Else all parts would come to their ends at once, and their results fill the window.
 int64_t sched_inputs(const struct sched_bounds *b, int64_t ahead);
 
 // Items of a stream that a worker takes through its stages at once, 1..most: as many as pay for one of them (`wanted`),

@@ -33,7 +33,7 @@ TEST(bounds_hold)
         CHECK(b.depth >= 2 && b.depth <= b.window && b.near >= 2 && b.near <= b.window);
         CHECK(b.window <= TACHY_MAX(s.window, TACHY_MAX(b.depth, s.on_gpu ? 4096 : 512)));
         CHECK(!s.window || b.window == s.window);
-        CHECK(b.inputs_max >= b.depth);
+        CHECK(b.inputs_max >= b.depth && b.inputs_far >= 1 && b.inputs_far <= b.inputs_max);
         CHECK(!s.max_bytes || b.depth == 2 || b.depth * (s.in_bytes + s.out_bytes) <= s.max_bytes);
         if (s.on_gpu && !s.max_bytes && !s.window && b.window > b.depth && s.keeps_input)
             CHECK(b.window * s.in_bytes <= s.device_room / 4);
@@ -220,7 +220,7 @@ TEST(the_gate_lets_groups_through)
 TEST(the_nearest_parts_go_first)
 {
     enum { PARTS = 60, PART = 240, ALL = PARTS * PART, SESSIONS = 14, GROUP = 8 };
-    struct sched_bounds b = {.depth = 32, .window = 3900, .near = 32, .inputs_max = 32};
+    struct sched_bounds b = {.depth = 32, .window = 3900, .near = 32, .inputs_max = 32, .inputs_far = 16};
     static bool done[ALL];
     int64_t at[SESSIONS], until[SESSIONS], queue[32], ready[SESSIONS] = {0}, group[GROUP], part = 0, pushed = 0, pulled = 0, most = 0;
     int waits = 0, in_group = 0, inputs = 0;
