@@ -515,11 +515,13 @@ static void cudnn(struct check *c)
 {
     struct tachy_nn_cudnn *d;
     int ran = 0;
+    enum { MOST = 40 };
     if (tachy_nn_cudnn_open(&d, NULL) < 0) {
         printf("nn_conv: cuDNN is not here, so its engines are not checked\n");
         return;
     }
-    for (int i = 0; i < check_times(c, 40); i++)
+    // For some shapes cuDNN names only engines that it would compile, which are left out.
+    for (int i = 0; i < check_times(c, MOST) || (!ran && i < MOST); i++)
         ran += by_cudnn(c, d);
     check_case(c, ran, "no engine of cuDNN %d ran", tachy_nn_cudnn_version());
     tachy_nn_cudnn_close(&d);
