@@ -12,8 +12,8 @@
 #include <string.h>
 
 // The composite on the GPU: every byte of the output, and the count of pixels, as the CPU's "c" version
-// has them. Alpha that is solved for takes sums in another order: it is looked at in mode mask, and may be off by APART. So may colours that are
-// estimated or cleaned: their products are fused.
+// has them. Alpha that is solved for takes sums in another order: it is looked at in mode mask, and may be off by APART.
+// So may colours that are estimated or cleaned, in codes of the picture: their products are fused.
 
 static const enum tachy_pix formats[] = {TACHY_PIX_NV12,      TACHY_PIX_P010,    TACHY_PIX_YUV420P,
                                          TACHY_PIX_YUV420P10, TACHY_PIX_YUV444P, TACHY_PIX_YUV444P10,
@@ -147,6 +147,13 @@ static int distance(const struct tachy_pix_desc *d, const uint8_t *got, const ui
     return abs((a >> d->shift) - (b >> d->shift));
 }
 
+// APART codes of the picture, in codes of an output that may be deeper.
+static int most_apart(const struct job *j)
+{
+    int deeper = tachy_pix_desc(j->out.host.f.format)->bits - tachy_pix_desc(j->in.host.f.format)->bits;
+    return APART << TACHY_MAX(deeper, 0);
+}
+
 // The first byte of a plane that is not the CPU's, or its size.
 static size_t differs(struct check *c, struct job *j, int plane, int apart, bool solved)
 {
@@ -189,7 +196,7 @@ static void compare(struct check *c, struct job *j, const struct tachy_composite
     for (int i = 0; i < TACHY_MAX_EYES; i++)
         free(solved[i].a);
     for (int i = 0; i < 4 && j->out.memory[i]; i++) {
-        size_t at = differs(c, j, i, edges == SOLVED || p->foreground || p->despill ? APART : 0, edges == SOLVED);
+        size_t at = differs(c, j, i, edges == SOLVED || p->foreground || p->despill ? most_apart(j) : 0, edges == SOLVED);
         check_case(c, at == j->out.host.size[i], "mode %d%s%s%s %s -> %s %dx%d, grown by %g, %d eyes: plane %d differs at byte %zu",
                    p->mode, edges == SOLVED ? " solved" : edges == GUIDED ? " refined" : "",
                    p->foreground ? " foreground" : "", p->despill ? " despill" : "",
