@@ -2,7 +2,7 @@
 
 #define MS 1000000u
 
-static const uint64_t WINDOW = 250 * MS;
+static const uint64_t WINDOW = 250 * MS, RECOVERED = 1000 * MS; // the latter: without a bad window
 enum { BAD_ONE_IN = 50 }; // a window is bad if more than one frame in this many missed
 
 static const struct {
@@ -70,7 +70,10 @@ static bool judge(struct tachy_controller *c, uint64_t now)
 {
     bool bad = c->missed * BAD_ONE_IN > c->frames;
     c->miss_share = (double)c->missed / (double)c->frames;
-    c->bad_since = !bad ? 0 : TACHY_DEF(c->bad_since, c->window);
+    if (!bad && now - c->bad_until >= RECOVERED)
+        c->bad_since = 0;
+    if (bad)
+        c->bad_since = TACHY_DEF(c->bad_since, c->window), c->bad_until = now;
     c->good_since = c->missed ? 0 : TACHY_DEF(c->good_since, c->window);
     if (c->went_up && now - c->changed >= c->hold_ns)
         c->hold_ns = c->p.hold_ns; // it has lasted

@@ -8,10 +8,11 @@
 // One thread at a time.
 //
 // Frames are judged in windows of 250 ms. A window in which over 2 % of the frames missed is bad; one in which none did
-// is good. Consecutive bad windows for `down_ns`: one step down. Good windows for the hold time: one step up. The hold
-// time is counted from the last step of either kind, so down and up never alternate faster. It is `hold_ns` at first,
-// doubles (up to `hold_max_ns`) each time that a step up is undone within it, and returns to `hold_ns` once a step up
-// has lasted that long.
+// is good. Bad windows for `down_ns`, never a second apart: one step down. They need not be consecutive: at 10 fps a
+// window has three frames, so if one frame in six misses, every other window is good. Good windows for the hold time:
+// one step up. The hold time is counted from the last step of either kind, so down and up never alternate faster. It is
+// `hold_ns` at first, doubles (up to `hold_max_ns`) each time that a step up is undone within it, and returns to
+// `hold_ns` once a step up has lasted that long.
 
 struct tachy_controller_params { // {0} except `steps`: defaults
     unsigned steps;       // bits 1 << enum tachy_degrade: what the pipeline can do
@@ -30,6 +31,7 @@ struct tachy_controller {
     uint64_t changed;                        // last step, or start
     bool went_up;                            // that was one up
     uint64_t window, bad_since, good_since;  // start of the window; 0: the last was not
+    uint64_t bad_until;                      // end of the last bad window
     int64_t frames, missed;                  // in the window
     double miss_share;                       // of the last window
     uint64_t counted;                        // up to when degraded[].seconds is

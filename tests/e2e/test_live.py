@@ -324,11 +324,11 @@ class Live(Case):
 
     @unittest.skipIf(SANITIZER, "figures of time mean nothing")
     def test_a_smaller_input_holds_the_deadline(self):
-        """A frame takes 126 ms of 100 at full size, 71 ms at the smaller one. It is black or white by turns, so that none
-        takes over another's result."""
+        """A frame takes 126 ms of 100 at full size, 71 ms at the smaller one. A bar in each eye moves on, so that none
+        takes over another's result, even if those between them were shed."""
         models("selfie-landscape")
-        path = self.tmp / "turns.avi"
-        ffmpeg("-f", "lavfi", "-i", "color=black:s=64x36:r=10", "-vf", "geq=lum='16+219*mod(N,2)':cb=128:cr=128",
+        path = self.tmp / "bar.avi"
+        ffmpeg("-f", "lavfi", "-i", "color=black:s=64x36:r=10", "-vf", "geq=lum='16+219*eq(mod(trunc(X/4),8),mod(N,8))':cb=128:cr=128",
                "-frames:v", 1800, "-c:v", "mjpeg", path)
         args = ("--live", "--max-latency", "300", "--workers", "1", "--provider", "null", "--provider-option", "sleep_ns=320",
                 "--smooth", "--stereo", "sbs", "-v", "verbose")

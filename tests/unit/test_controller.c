@@ -79,6 +79,26 @@ TEST(goes_down_as_far_as_needed)
     CHECK_INT(tachy_controller_bits(&m.c), every);
 }
 
+// One frame in `n` of these many per second misses.
+static int level_after(int seconds, int fps, int n)
+{
+    struct machine m;
+    machine_open(&m, every);
+    for (int i = 1; i <= seconds * fps; i++)
+        tachy_controller_frame(&m.c, m.now += S / (unsigned)fps, i % n == 0);
+    return m.c.level;
+}
+
+// At 10 fps a window has three frames, so bad windows need not be consecutive.
+TEST(misses_that_are_spread_count)
+{
+    for (int n = 1; n <= 7; n++)
+        CHECK(level_after(10, 10, n) > 0);
+    CHECK(level_after(10, 60, 40) > 0);
+    CHECK_INT(level_after(100, 60, 100), 0);
+    CHECK_INT(level_after(100, 1000, 60), 0);
+}
+
 TEST(takes_declared_steps_only)
 {
     struct machine m;
@@ -218,7 +238,7 @@ TEST(a_pause_is_no_evidence)
     CHECK_INT(m.c.level, 0);
 }
 
-TEST_MAIN(TEST_CASE(light_load_changes_nothing), TEST_CASE(goes_down_as_far_as_needed),
+TEST_MAIN(TEST_CASE(light_load_changes_nothing), TEST_CASE(goes_down_as_far_as_needed), TEST_CASE(misses_that_are_spread_count),
           TEST_CASE(takes_declared_steps_only), TEST_CASE(never_swings_faster_than_it_declares),
           TEST_CASE(random_loads_keep_the_hold_time), TEST_CASE(returns_to_the_top_when_load_falls),
           TEST_CASE(more_load_never_means_less_ease), TEST_CASE(counts_how_often_and_how_long),
