@@ -1,6 +1,7 @@
 #include "engine/session.h"
 
 #include "base/clock.h"
+#include "onnx/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,7 +89,9 @@ struct load {
     struct tachy_session *s;
     const struct tachy_session_params *p;
     const struct tachy_log *log;
-    // Named dimensions that get a size.
+    void *data; // the model's bytes, if they are not the file's
+    size_t size;
+    // Named dimensions that get a size: with fixed sizes the graph gets simpler and memory is planned once.
     struct fixed_dim {
         char name[64];
         int64_t size;
@@ -106,32 +109,32 @@ struct load {
     } while (0)
 
 // The size that a free dimension of an input is to have; -1: it stays free.
-static int64_t size_of(struct load *l, const struct tachy_io *io, int axis)
+static int64_t size_of(struct load *l, const struct onnx_free_dim *d)
 {
     for (int i = 0; i < l->p->nb_shapes; i++) {
         const struct tachy_io *s = &l->p->shapes[i];
-        bool meant = s->name ? !strcmp(s->name, io->name) : io == l->s->in;
-        if (meant && s->spec.rank == io->spec.rank && s->spec.shape[axis] > 0)
-            return s->spec.shape[axis];
+        bool meant = s->name ? !strcmp(s->name, d->input) : d->first;
+        if (meant && s->spec.rank == d->rank && s->spec.shape[d->axis] > 0)
+            return s->spec.shape[d->axis];
     }
-    if (axis || l->batch || !l->p->batch)
+    if (d->axis || l->batch || !l->p->batch)
         return -1;
     l->batch = true;
     return l->p->batch;
 }
 
-static void fix_dims(struct load *l, const struct tachy_io *io, const char *const *names)
+static int fix_dim(void *load, const struct onnx_free_dim *d)
 {
-    for (int a = 0; a < io->spec.rank; a++) {
-        bool known = !names[a] || !*names[a] || io->spec.shape[a] >= 0 || l->nb_dims == MAX_DIMS;
-        for (int i = 0; i < l->nb_dims && !known; i++)
-            known = !strcmp(l->dim[i].name, names[a]);
-        int64_t size = known ? -1 : size_of(l, io, a);
-        if (size < 0)
-            continue;
-        snprintf(l->dim[l->nb_dims].name, sizeof(l->dim[0].name), "%s", names[a]);
-        l->dim[l->nb_dims++].size = size;
-    }
+    struct load *l = load;
+    bool known = l->nb_dims == MAX_DIMS;
+    for (int i = 0; i < l->nb_dims && !known; i++)
+        known = !strcmp(l->dim[i].name, d->name);
+    int64_t size = known ? -1 : size_of(l, d);
+    if (size < 0)
+        return TACHY_OK;
+    snprintf(l->dim[l->nb_dims].name, sizeof(l->dim[0].name), "%s", d->name);
+    l->dim[l->nb_dims++].size = size;
+    return TACHY_OK;
 }
 
 static int read_tensor_info(struct load *l, const OrtTensorTypeAndShapeInfo *info, bool input,
@@ -155,8 +158,9 @@ static int read_tensor_info(struct load *l, const OrtTensorTypeAndShapeInfo *inf
     for (size_t i = 0; i < rank; i++)
         if (io->spec.shape[i] < 0)
             io->spec.shape[i] = -1;
-    if (input && !tachy_session_fixes(l->p))
-        fix_dims(l, io, names);
+    for (int i = 0; input && !tachy_session_fixes(l->p) && i < io->spec.rank; i++)
+        if (names[i] && *names[i] && io->spec.shape[i] < 0)
+            fix_dim(l, &(struct onnx_free_dim){io->name, names[i], io == l->s->in, io->spec.rank, i});
     return TACHY_OK;
 }
 
@@ -403,17 +407,11 @@ static void drop_session(struct tachy_session *s)
 static int create_session(struct load *l, const OrtSessionOptions *options)
 {
     const OrtApi *api = l->s->ort->api;
-    void *data = NULL;
-    size_t size = 0;
-    int err = tachy_session_file(&data, &size, l->p, l->log);
-    if (err < 0)
-        return err;
-    err = tachy_ort_check(
+    int err = tachy_ort_check(
         l->s->ort,
-        data ? api->CreateSessionFromArray(l->s->ort->env, data, size, options, &l->s->session)
-             : api->CreateSession(l->s->ort->env, l->p->path, options, &l->s->session),
+        l->data ? api->CreateSessionFromArray(l->s->ort->env, l->data, l->size, options, &l->s->session)
+                : api->CreateSession(l->s->ort->env, l->p->path, options, &l->s->session),
         l->log, "%s: cannot be loaded", l->p->path);
-    free(data);
     if (err < 0 && l->context && l->p->ep->table->failed(l->context) == TACHY_ERR_NOMEM)
         return TACHY_ERR_NOMEM; // whatever the runtime calls it
     // A problem with the file, whatever the runtime calls it.
@@ -464,16 +462,18 @@ static int load(struct tachy_session *s, const struct tachy_session_params *p,
                 const struct tachy_log *log)
 {
     struct load l = {.s = s, .p = p, .log = log};
-    int err = create(&l);
+    int err = tachy_session_file(&l.data, &l.size, p, fix_dim, &l, log), dims = l.nb_dims;
+    if (!err)
+        err = create(&l);
     bool runs = !(p->ep && p->ep->whole && s->nb_left);
     if (!err && p->settle && !p->look && runs)
         err = tachy_session_settle(s, p->path, log);
-    if (err || !l.nb_dims)
-        return err;
-    // The names of free dimensions are known only now; with fixed sizes the graph gets simpler and
-    // memory is planned once.
-    drop_session(s);
-    return create(&l);
+    if (!err && l.nb_dims > dims) { // in ONNX Runtime's own format the names of free dimensions are known only now
+        drop_session(s);
+        err = create(&l);
+    }
+    free(l.data);
+    return err;
 }
 
 static void destroy(struct tachy_session *s)

@@ -57,7 +57,8 @@ static int fix(void **out, size_t *out_size, const char *data, size_t size, cons
     return onnx_fix_inputs(out, out_size, data, size, &f, log);
 }
 
-int tachy_session_file(void **data, size_t *size, const struct tachy_session_params *p, const struct tachy_log *log)
+int tachy_session_file(void **data, size_t *size, const struct tachy_session_params *p,
+                       int (*each)(void *user, const struct onnx_free_dim *d), void *user, const struct tachy_log *log)
 {
     enum { MOST = INT32_MAX }; // of a protocol buffer
     char *file;
@@ -70,6 +71,8 @@ int tachy_session_file(void **data, size_t *size, const struct tachy_session_par
     err = check_weights(file, n, p->path, log);
     if (err == TACHY_OK && tachy_session_fixes(p))
         err = fix(data, size, file, n, p, log);
+    else if (err == TACHY_OK && !is_ort_format(file, n) && onnx_each_free_dim(file, n, each, user) == TACHY_ERR_NOMEM)
+        err = TACHY_ERR_NOMEM; // what else is wrong ONNX Runtime says
     tachy_free(file);
     return err;
 }

@@ -1,4 +1,5 @@
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <tachy/engine.h>
 
@@ -11,6 +12,19 @@
 // the model the tensor is. Ends with the first negative code of `each`. TACHY_ERR_FORMAT, not logged: a message is
 // damaged or lies deeper than protobuf's own reader goes, so that a location might have been missed; TACHY_ERR_NOMEM.
 int onnx_each_location(const void *data, size_t size, int (*each)(void *user, const char *location), void *user);
+
+// ---- Free dimensions
+
+// A dimension of an input that is free and has a name.
+struct onnx_free_dim {
+    const char *input, *name;
+    bool first; // the input is the graph's first
+    int rank, axis;
+};
+
+// Calls `each` for each of them, input by input in the file's order. Initializers are no inputs. Ends with the first negative code of
+// `each`. TACHY_ERR_FORMAT, not logged: no ONNX file; TACHY_ERR_NOMEM.
+int onnx_each_free_dim(const void *data, size_t size, int (*each)(void *user, const struct onnx_free_dim *d), void *user);
 
 // ---- Fixed inputs
 

@@ -238,3 +238,49 @@ int onnx_fix_inputs(void **out, size_t *out_size, const void *data, size_t size,
     *out_size = o.size;
     return TACHY_OK;
 }
+
+// ---- Free dimensions
+
+typedef int each_dim(void *user, const struct onnx_free_dim *d);
+
+static int dims_of_input(struct wire_span bytes, bool first, each_dim *each, void *user)
+{
+    struct input in;
+    struct wire_field f;
+    int err = TACHY_OK;
+    for (int a = 0; read_input(bytes, &in) && a < in.rank && err == TACHY_OK; a++) {
+        if (in.size[a] >= 0 || !wire_find(in.dim[a], DIM_NAME, WIRE_BYTES, &f) || !wire_size(f.bytes))
+            continue;
+        char *input = tachy_asprintf("%.*s", (int)wire_size(in.name), (const char *)in.name.at);
+        char *name = tachy_asprintf("%.*s", (int)wire_size(f.bytes), (const char *)f.bytes.at);
+        struct onnx_free_dim d = {input, name, first, in.rank, a};
+        err = input && name ? each(user, &d) : TACHY_ERR_NOMEM;
+        tachy_free(input);
+        tachy_free(name);
+    }
+    return err;
+}
+
+static int dims_of_graph(struct wire_span graph, each_dim *each, void *user)
+{
+    struct wire_span rest = graph;
+    struct wire_field f;
+    bool bad = false, first = true;
+    int err = TACHY_OK;
+    while (err == TACHY_OK && wire_next(&rest, &f, &bad)) {
+        if (f.number != GRAPH_INPUT || f.type != WIRE_BYTES || is_initialized(graph, f.bytes))
+            continue;
+        err = dims_of_input(f.bytes, first, each, user);
+        first = false;
+    }
+    return err < 0 ? err : bad ? TACHY_ERR_FORMAT : TACHY_OK;
+}
+
+int onnx_each_free_dim(const void *data, size_t size, each_dim *each, void *user)
+{
+    const uint8_t *bytes = data;
+    struct wire_field graph;
+    return wire_find((struct wire_span){bytes, bytes + size}, MODEL_GRAPH, WIRE_BYTES, &graph)
+               ? dims_of_graph(graph.bytes, each, user)
+               : TACHY_ERR_FORMAT;
+}

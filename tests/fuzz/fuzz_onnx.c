@@ -1,4 +1,4 @@
-// libFuzzer target: any bytes as a user's ONNX file. Its weights are located and its inputs fixed; the result must be
+// libFuzzer target: any bytes as a user's ONNX file. Its weights are located, its free dimensions named and its inputs fixed; the result must be
 // as valid as the input, and must not change if it is fixed again.
 #include "fuzz.h"
 
@@ -12,9 +12,16 @@ static int on_location(void *user, const char *location)
     return TACHY_OK;
 }
 
+static int on_dim(void *user, const struct onnx_free_dim *d)
+{
+    *(size_t *)user += strlen(d->input) + strlen(d->name);
+    return TACHY_OK;
+}
+
 static int walk(const void *data, size_t size)
 {
     size_t sum = 0;
+    onnx_each_free_dim(data, size, on_dim, &sum);
     return onnx_each_location(data, size, on_location, &sum);
 }
 

@@ -370,6 +370,13 @@ TEST(test_flipped_bits)
     CHECK(refused > 1000 && kept > 1000); // offsets and shapes are checked, weights may change
 }
 
+static int count_dim(void *user, const struct onnx_free_dim *d)
+{
+    CHECK(d->input[0] && d->name[0] && d->axis < d->rank);
+    ++*(int *)user;
+    return TACHY_OK;
+}
+
 // A file cut at `n` bytes, in memory of just that size.
 static void check_damaged(const char *onnx, size_t n, int64_t flip)
 {
@@ -382,8 +389,11 @@ static void check_damaged(const char *onnx, size_t n, int64_t flip)
     memcpy(copy, onnx, n);
     if (flip >= 0)
         copy[flip / 8] ^= (char)(1 << flip % 8);
-    int err = onnx_each_location(copy, n, no_location, NULL);
+    int err = onnx_each_location(copy, n, no_location, NULL), dims = 0;
     CHECK(err == TACHY_OK || is_refusal(err));
+    err = onnx_each_free_dim(copy, n, count_dim, &dims);
+    CHECK(err == TACHY_OK || is_refusal(err));
+    CHECK(n || err == TACHY_ERR_FORMAT);
     err = onnx_fix_inputs(&fixed, &size, copy, n, &fix, NULL);
     CHECK(err == TACHY_OK || is_refusal(err));
     CHECK((err == TACHY_OK) == (fixed != NULL));
