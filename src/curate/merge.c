@@ -144,6 +144,15 @@ static int write_pieces(struct merge *m, const char *out, size_t n)
     return err == TACHY_OK && !whole ? tachy_fail(m->log, TACHY_ERR_NO_SPACE, "%s: the results cannot be written", out) : err;
 }
 
+// Inputs are numbered through the whole list; those after the last one here cannot be missed.
+static void warn_of_gaps(const struct merge *m, const char *out)
+{
+    long long all = m->nb ? m->piece[m->nb - 1].number + 1 : 0;
+    if (all > m->nb)
+        tachy_msg(m->log, TACHY_LOG_WARN, "%lld of the first %lld inputs are in none of these folders: a shard is missing, or they failed; "
+                  "the job without --shard and with -o %s processes them", all - m->nb, all, out);
+}
+
 static int place_images(const struct merge *m, const char *out, const char *dir)
 {
     char *from = tachy_asprintf("%s/images", dir), *to = tachy_asprintf("%s/images", out);
@@ -188,6 +197,8 @@ int tachy_curate_merge_sized(size_t p_size, const struct tachy_curate_merge_para
         err = place_images(&m, folder, dirs[i]);
     if (err == TACHY_OK)
         err = tachy_write_file(path, job, size, log); // last: without it the folder is none of results
+    if (err == TACHY_OK)
+        warn_of_gaps(&m, folder);
     for (int i = 0; i < m.nb; i++)
         free(m.piece[i].line);
     free(m.piece);

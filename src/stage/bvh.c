@@ -48,7 +48,7 @@ struct bvh {
 };
 
 static const struct tachy_option options[] = {
-    {"pose.bvh", "bvh", 0, TACHY_OPT_STRING, .arg = "FOLDER", .group = "Tracking",
+    {"pose.bvh", "bvh", 0, TACHY_OPT_STRING, .arg = "FOLDER", .group = "Tracking", .at_end = true,
      .help = "write each person's motion here as a BVH file, for animation programs"},
     {0},
 };

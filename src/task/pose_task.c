@@ -31,17 +31,6 @@ static const struct tachy_example examples[] = {
     {0},
 };
 
-static int check(const tachy_settings *s, const struct tachy_log *log)
-{
-    if (!tachy_settings_is_set(s, "pose.bvh"))
-        return TACHY_OK;
-    if (tachy_settings_int(s, "run.parallel") > 1)
-        return tachy_fail(log, TACHY_ERR_INVAL, "--bvh has each person of an input from begin to end; leave --parallel out");
-    if (tachy_settings_bool(s, "output.resume"))
-        return tachy_fail(log, TACHY_ERR_INVAL, "--bvh is of all frames of one run; leave --resume out");
-    return TACHY_OK;
-}
-
 const struct tachy_task_ops tachy_task_pose = {
     .info =
         {
@@ -54,5 +43,4 @@ const struct tachy_task_ops tachy_task_pose = {
     .options = options,
     .shared = tachy_track_options,
     .stages = stages,
-    .check = check,
 };

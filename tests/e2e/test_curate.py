@@ -206,10 +206,10 @@ class Curate(common.Case):
             kills += self.killed(rng, 20 - kills)
             for name in ("results.jsonl", "files.jsonl", "job.json"):
                 self.assertEqual((self.tmp / "out" / name).read_bytes(), (self.tmp / "whole" / name).read_bytes(), name)
-            if kills >= 10:
+            if kills >= 20:
                 break
             shutil.rmtree(self.tmp / "out")
-        self.assertGreaterEqual(kills, 10)
+        self.assertGreaterEqual(kills, 20)
 
     def killed(self, rng, most):
         """Runs until one comes to its end, each killed at some moment, up to `most` of them; returns how many were."""
@@ -304,6 +304,12 @@ class Curate(common.Case):
         self.assertEqual(json.loads(p.stdout)["decoded"], 0)
         self.assertEqual(sorted(f.name for f in (self.tmp / "out" / "images").iterdir()),
                          sorted(f.name for f in (self.tmp / "whole" / "images").iterdir()))
+        short = next(p for p in parts if b'"number":7' in (p / "files.jsonl").read_bytes())  # with the last input
+        p, before = run("curate", "merge", short, "-o", self.tmp / "some"), (short / "files.jsonl").read_bytes().count(b"\n")
+        self.assertIn(f"{8 - before} of the first 8 inputs are in none of these folders", p.stderr)
+        p = self.curate(self.inputs, "--to", "captions", "--json", out="some")
+        self.assertEqual(json.loads(p.stdout)["before"], before)
+        self.assertEqual(sorted(lines(self.tmp / "some" / "results.jsonl"), key=str), sorted(lines(self.tmp / "whole" / "results.jsonl"), key=str))
         for args, said in (((*parts, "-o", self.tmp / "out"), "exist"), ((parts[0], parts[0], "-o", self.tmp / "o2"), "same input"),
                            ((self.tmp, "-o", self.tmp / "o3"), "is no folder of results"), ((self.tmp / "none", "-o", self.tmp / "o4"), "is no folder of results"), ((parts[0],), "-o DIR")):
             p = run("curate", "merge", *args, check=False)

@@ -193,6 +193,7 @@ class Pose(common.Case):
         self.assertEqual(sorted(f.name for f in (self.tmp / "two").glob("*.bvh")), [second, file.name])
         self.assertEqual((self.tmp / "two" / second).read_text(), file.read_text())
         self.assertIn("leave --resume out", run("pose", clip, "--bvh", self.tmp / "m", "--resume", "-o", self.tmp / "x.jsonl", check=False).stderr)
+        self.assertIn("curate does not take it", run("curate", "--tasks", "pose", "--pose.bvh", self.tmp / "m", clip, "-o", self.tmp / "c", check=False).stderr)
 
     def test_numbers_stay_and_people_are_found_again(self):
         a, b = person(380), person(380, flip=True)
