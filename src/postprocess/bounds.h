@@ -24,7 +24,7 @@ struct tachy_garbage_rect {
 
 // "x,y,w,h", each a number >= 0 with or without %. False: the text is no rectangle with an area.
 bool tachy_garbage_parse(const char *text, struct tachy_garbage_rect *r);
-// Sets the pixels of a picture of w x h bytes to 255 whose centre lies inside.
-void tachy_garbage_fill(uint8_t *shown, int w, int h, const struct tachy_garbage_rect *r);
+// Sets the pixels of a picture of w x h bytes to 255 whose centre lies inside. False: it begins outside of the picture.
+bool tachy_garbage_fill(uint8_t *shown, int w, int h, const struct tachy_garbage_rect *r);
 // From the frame as shown (w x h bytes) to the frame as stored, whose rows have no gaps either. See tachy_video_info.
 void tachy_garbage_turn(uint8_t *stored, const uint8_t *shown, int w, int h, int rotation, bool flip);

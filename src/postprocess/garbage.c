@@ -39,7 +39,7 @@ bool tachy_garbage_parse(const char *text, struct tachy_garbage_rect *r)
 // The first pixel of `size` whose centre is at or after `v`.
 static int edge(double v, int size) { return (int)TACHY_CLAMP(ceil(v - 0.5), 0, size); }
 
-void tachy_garbage_fill(uint8_t *shown, int w, int h, const struct tachy_garbage_rect *r)
+bool tachy_garbage_fill(uint8_t *shown, int w, int h, const struct tachy_garbage_rect *r)
 {
     double v[4];
     for (int i = 0; i < 4; i++)
@@ -47,6 +47,7 @@ void tachy_garbage_fill(uint8_t *shown, int w, int h, const struct tachy_garbage
     int x0 = edge(v[0], w), x1 = edge(v[0] + v[2], w);
     for (int y = edge(v[1], h), y1 = edge(v[1] + v[3], h); y < y1; y++)
         memset(shown + (size_t)y * (size_t)w + x0, 255, (size_t)(x1 - x0));
+    return v[0] < w && v[1] < h;
 }
 
 void tachy_garbage_turn(uint8_t *stored, const uint8_t *shown, int w, int h, int rotation, bool flip)

@@ -90,10 +90,11 @@ static int draw(struct tachy_stage *st, uint8_t *shown, int width, int height)
     int err = TACHY_OK;
     memset(shown, 0, (size_t)width * (size_t)height);
     for (size_t i = 0; i < h->nb_items && err == TACHY_OK; i++)
-        if (tachy_garbage_parse(h->item[i].file, &r))
-            tachy_garbage_fill(shown, width, height, &r);
-        else
+        if (!tachy_garbage_parse(h->item[i].file, &r))
             err = tachy_matte_mix(shown, width, height, h->item[i].file, add_bright, &h->video[i], st->task->log);
+        else if (!tachy_garbage_fill(shown, width, height, &r))
+            err = tachy_fail(st->task->log, TACHY_ERR_INVAL, "--hole: %s is outside of the picture, which has %dx%d pixels", h->item[i].file,
+                             width, height);
     return err;
 }
 
