@@ -39,6 +39,7 @@ static const struct habit {
     {"optical_flow_batch", "motion.flow_batch", {0}},
     {"audio_chunk_size", "processing.audio_chunk_size", {0}},
     {"lama_batch", "inpaint.lama_batch", {0}},
+    {"sam2_batch", "masks.sam2_batch", {0}},
     {"num_workers", "model.num_workers", {0}},
     {"device", "gpu.device", {0}},
     {"use_fp16", "gpu.fp16", {0}},

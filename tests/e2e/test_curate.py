@@ -135,11 +135,11 @@ class Curate(common.Case):
     def test_keys_of_other_programs(self):
         clip(self.inputs / "a.mp4", 3)
         job = self.tmp / "job.yaml"
-        job.write_text("version: 1\nnum_workers: 2\ndevice: cpu\nuse_multiprocessing: yes\npin_memory: true\nmixed_precision: false\n"
+        job.write_text("version: 1\nnum_workers: 2\ndevice: cpu\nuse_multiprocessing: yes\npin_memory: true\nmixed_precision: false\nsam2_batch: 7\n"
                        "curate: {tasks: [detect]}\ndetect: {batch_size: 3, use_fp16: no}\n"
                        "faces: {arcface_batch: 64, face_detection_batch: 8, num_workers: 2}\npose: {mediapipe_batch: 16}\n")
         said = run("config", "-c", job).stdout
-        for line in ("batch_size: 3", "num_workers: 2", "fp16: no", "precision: fp32", "device: cpu"):
+        for line in ("batch_size: 3", "sam2_batch: 7", "num_workers: 2", "fp16: no", "precision: fp32", "device: cpu"):
             self.assertIn(line, said)
         run("curate", job, "-q", self.inputs, "-o", self.tmp / "out")
         first = self.results()
