@@ -31,7 +31,7 @@ int tachy_draw_open(struct tachy_stage *st, const tachy_settings *s)
         .no_points = !tachy_settings_bool(s, "draw.points"),
         .bones = track_bones(st->task),
     };
-    return tachy_output_kinds(s) & 1u << TACHY_TEXT_NONE ? TACHY_OK : TACHY_STAGE_LEFT_OUT;
+    return tachy_output_kinds(s) & 1u << TACHY_TEXT_NONE && !tachy_stage_before(st, "white") ? TACHY_OK : TACHY_STAGE_LEFT_OUT;
 }
 
 void tachy_draw_close(struct tachy_stage *st)

@@ -43,7 +43,9 @@ extern const struct tachy_stage_ops tachy_stage_embeddings, tachy_stage_categori
 extern const struct tachy_stage_ops tachy_stage_propose, tachy_stage_features, tachy_stage_propagate;
 // The regions as a mask, for a composite (composite.h) that changes what lies in them.
 extern const struct tachy_stage_ops tachy_stage_cover;
-// The regions over the picture. Settings: draw.*; left out where every output is text.
+// Instead of the picture with regions: what their masks cover, in white on black. Settings: masks.white.
+extern const struct tachy_stage_ops tachy_stage_white;
+// The regions over the picture, unless white has made one. Settings: draw.*; left out where every output is text.
 extern const struct tachy_stage_ops tachy_stage_draw, tachy_stage_draw_cuda;
 // The regions as text: JSON lines or CSV, as the outputs' names or formats say; left out if no output is text. It reads
 // no picture, so tasks on a device use the same stage.

@@ -274,6 +274,26 @@ class Masks(common.Case):
         self.assertFalse((seen & ~union).any())
         self.assertGreater(seen.sum(), 0.95 * union.sum())  # a tint may have the colour of what it is over
 
+    def test_white_is_what_inpaint_fills(self):
+        picture, path = self.picture(0)
+        asked = ("--points-per-side", 3, *LOOSE)
+        union = np.any([coco.decode(r["segmentation"]) for r in self.regions(path, *asked)], 0)
+        white, filled, clip = self.tmp / "white.png", self.tmp / "filled.png", self.tmp / "turned.mov"
+        run("masks", "--model", self.tmp / "sam.onnx", path, *asked, "--white", "-o", white)
+        np.testing.assert_array_equal(cv2.imread(str(white), cv2.IMREAD_UNCHANGED), np.where(union, 255, 0))
+        run("inpaint", "--hole", white, path, "-o", filled)
+        changed = np.any(cv2.imread(str(filled))[:, :, ::-1] != picture, 2)
+        self.assertFalse((changed & ~union).any())
+        self.assertGreater(changed.sum(), 0.5 * union.sum())
+        common.ffmpeg("-i", path, "-c:v", "png", self.tmp / "plain.mov")
+        common.ffmpeg("-i", self.tmp / "plain.mov", "-c", "copy", "-metadata:s:v", "rotate=90", clip)
+        run("masks", "--model", self.tmp / "sam.onnx", clip, *asked, "--white", "-c:v", "ffv1", "-o", self.tmp / "white.mkv", "-o",
+            self.tmp / "white.jsonl")
+        frame, = map(json.loads, (self.tmp / "white.jsonl").read_text().splitlines())
+        common.ffmpeg("-i", self.tmp / "white.mkv", self.tmp / "shown.png")
+        shown = cv2.imread(str(self.tmp / "shown.png"), cv2.IMREAD_GRAYSCALE)
+        np.testing.assert_array_equal(shown >= 128, np.rot90(np.any([coco.decode(r["segmentation"]) for r in frame["regions"]], 0)))
+
     def test_fast_mode(self):
         _, path = self.picture(0)
         self.assertEqual(self.regions(path, "--fast-mode", *LOOSE), self.regions(path, "--points-per-side", 8, *LOOSE))
@@ -366,6 +386,7 @@ class Masks(common.Case):
         self.assertIn("is no rectangle", said(path, *net, "--box", "1,2,3"))
         self.assertIn("one --box", said(path, *net, "--box", "1,2,3,4", "--box", "1,2,3,4", "--point", "1,2"))
         self.assertIn("one --box", said(path, *net, "--find", "face", "--point", "1,2"))
+        self.assertIn("leave --boxes out", said(path, *net, "--white", "--boxes"))
         self.assertIn("up to 16", said(path, *net, *["--point=1,1"] * 17))
         common.models("face")
         self.assertIn('task "masks"', said(path, "--model", "face"))
