@@ -16,6 +16,7 @@ enum tune_objective { TUNE_THROUGHPUT, TUNE_LATENCY, TUNE_ENERGY };
 struct tune_cost {
     double decode_ms, work_ms, model_ms, write_ms; // busy time of the source, the workers without the model, the model, the sink
     double cpu_ms;                                 // CPU time of the whole process
+    double fps;                                    // of the trial
     double memory_mib, vram_mib;                   // peak of the process and on one GPU, whatever the frame
 };
 
@@ -68,6 +69,7 @@ struct tune_constants {
     double crowd;  // CPU time that each core's worth of threads over the cores adds, as a share
     double cores;  // CPU time of a frame beside that with one worker
     double decode_turn, model_turn; // of decoding and of the model, what goes one after the other however many side by side
+    double place;  // most that a place in a batch takes beside a frame alone
 };
 enum { TUNE_CONSTANTS = sizeof(struct tune_constants) / sizeof(double) };
 
@@ -84,6 +86,7 @@ struct tune {
     char extra[TUNE_EXTRA][40]; // words that each trial adds
     int n_extra;
     double seconds;    // of a trial after its first frame
+    double patience_ms; // that a batch waits for more frames
     const struct tune_guard *guard; // of the task; NULL: its results cannot be judged
     struct tune_trial given, base; // the command as given, and the one that costs are measured beside
     bool reference;    // the results of the command are there

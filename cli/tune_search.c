@@ -7,9 +7,11 @@
 // docs/tune.md: costs of each value alone, trials where the model and what was seen so far promise most, then the best against each
 // other.
 
-enum { COMBINATIONS = 200000, LEAST_TRIALS = 16, MOST_TRIALS = 48, LAST_TRIALS = 7, FIRST = 3 };
+enum { COMBINATIONS = 200000, LEAST_TRIALS = 16, MOST_TRIALS = 48, LAST_TRIALS = 8, FIRST = 3, GUESSED = 4 };
 static const double SHARE = 0.097;        // of the time of trying all
 static const double WORTH_A_TRIAL = 1e-6; // expected gain; less is none
+static const double SURE = 2.5;           // standard deviations of the noise that a gain must exceed
+static const double NOISE = 0.03;         // of a trial, before it is known, as sure as if GUESSED trials said it
 static const double WARY = 2;             // the fit is surer than it should be
 
 double tune_score(const struct tune *t, const struct tune_trial *r)
@@ -175,7 +177,7 @@ static void follow(const struct tune *t, struct tune_row *r, int v)
         return;
     r->gain[v] = between(before, r->gain[v + 1], x);
     r->cost[v] = (struct tune_cost){between(l->decode_ms, h->decode_ms, x), between(l->work_ms, h->work_ms, x), between(l->model_ms, h->model_ms, x),
-                                    between(l->write_ms, h->write_ms, x), between(l->cpu_ms, h->cpu_ms, x),
+                                    between(l->write_ms, h->write_ms, x), between(l->cpu_ms, h->cpu_ms, x), between(l->fps, h->fps, x),
                                     between(l->memory_mib, h->memory_mib, x), between(l->vram_mib, h->vram_mib, x)};
     say_gain(t, r, v);
 }
@@ -230,6 +232,9 @@ static void read_settings(struct tune *t)
     t->max_latency_ms = tachy_settings_float(s, "tune.max_latency_ms");
     t->max_memory_mib = tachy_settings_float(s, "tune.max_memory");
     t->max_vram_mib = tachy_settings_float(s, "tune.max_vram");
+    if (!(t->patience_ms > 0)) // a table's batches have theirs
+        t->patience_ms = tachy_settings_float(s, "batching.dynamic.timeout_ms");
+    t->patience_ms = t->patience_ms > 0 ? t->patience_ms : 5; // as without that option
     if (!(t->seconds > 0)) // a table's trials have theirs
         t->seconds = tachy_settings_float(s, "tune.trial_seconds");
     for (int i = 0; i < t->n_rows; i++)
@@ -499,13 +504,41 @@ static int drop_half(struct tune *t)
     return left;
 }
 
-// Whether the leader won all of its rounds against the command as given, or none.
+// Standard deviation of the log of a trial's score, by the settings that ran more than once.
+static double noise_of(const struct tune *t)
+{
+    double squares = GUESSED * pow(NOISE, 2);
+    int n = GUESSED; // trials that say something
+    for (int i = 0; i < t->n_seen; i++) {
+        const struct tune_seen *a = &t->seen[i], *before = find_seen(t, a->at);
+        double sum = 0, weights = 0;
+        for (int k = 0; before == a && k < t->n_seen; k++)
+            if (!memcmp(t->seen[k].at, a->at, sizeof(a->at)) && t->seen[k].score > 0) {
+                sum += t->seen[k].seconds * log(t->seen[k].score);
+                weights += t->seen[k].seconds;
+                n++;
+            }
+        for (int k = 0; weights > 0 && k < t->n_seen; k++)
+            if (!memcmp(t->seen[k].at, a->at, sizeof(a->at)) && t->seen[k].score > 0)
+                squares += pow(log(t->seen[k].score) - sum / weights, 2) * t->seen[k].seconds / t->seconds;
+        n -= weights > 0;
+    }
+    return sqrt(squares / n);
+}
+
+// The least gain that is none of the noise: a round compares two trials.
+static double least_gain(const struct tune *t, const struct tune_setting *s)
+{
+    return fmax(TUNE_WORTH, 1 + SURE * noise_of(t) * sqrt(2.0 / fmax(s->rounds, 1)));
+}
+
+// Whether the leader is the command as given, or beyond the noise better in all rounds or worse in all.
 static bool decided(const struct tune *t)
 {
     int best = leader(t), won = 0;
     for (int r = 0; best > 0 && r < t->final[best].rounds; r++)
         won += t->final[best].gain[r] > 1;
-    return best <= 0 || !won || won == t->final[best].rounds;
+    return best <= 0 || !won || (won == t->final[best].rounds && median(&t->final[best]) >= least_gain(t, &t->final[best]));
 }
 
 // The leader must pass the guard as it is: errors add up. Else the next one leads.
@@ -541,7 +574,7 @@ static void choose(struct tune *t)
     int won = 0;
     for (int r = 0; r < s->rounds; r++)
         won += s->gain[r] > 1;
-    if (median(s) < TUNE_WORTH || won * 3 < s->rounds * 2)
+    if (median(s) < least_gain(t, s) || won * 3 < s->rounds * 2)
         t->best = 0;
 }
 

@@ -177,6 +177,7 @@ static void read_summary(struct tune_trial *out, const json_t *o)
     out->memory_mib = get(o, "peak_memory_mib");
     out->joules = get(json_object_get(o, "energy"), "joules_per_frame");
     read_cost(&out->cost, o);
+    out->cost.fps = out->fps;
     out->cost.memory_mib = out->memory_mib;
     out->cost.vram_mib = out->vram_mib;
     out->workers = (int)int_of(o, "workers");
