@@ -174,7 +174,7 @@ static void step_piece(void *user, int thread, int piece)
                 w->from[i] = w->now;
             }
         }
-        if (w->reach[i] < least) {
+        if (at < 0 || w->reach[i] < least) {
             least = w->reach[i];
             at = i;
         }
@@ -193,7 +193,8 @@ static void span(struct cluster_work *w, struct tachy_team *team, struct cluster
     }
     w->left = w->n;
     pack(w);
-    run_all(w, team, core_piece);
+    if (w->samples > 1) // else each point is its own nearest, at 0
+        run_all(w, team, core_piece);
     w->now = 0;
     w->reach[0] = -1;
     for (int i = 0; i < w->n - 1; i++) {
@@ -213,7 +214,7 @@ static void span(struct cluster_work *w, struct tachy_team *team, struct cluster
     }
 }
 
-int tachy_cluster(const float *point, int n, int size, const struct tachy_cluster_params *p, int32_t *label)
+static int cluster_finite(const float *point, int n, int size, const struct tachy_cluster_params *p, int32_t *label)
 {
     size_t all = (size_t)TACHY_ALIGN(n, LANES);
     for (int i = 0; i < n; i++)
@@ -226,7 +227,7 @@ int tachy_cluster(const float *point, int n, int size, const struct tachy_cluste
     struct cluster_edge *edge = malloc(all * sizeof(*edge));
     w.threads = team ? w.threads : 1;
     w.packed = tachy_aligned_alloc(all * (size_t)size * sizeof(float));
-    w.core = malloc(all * sizeof(float));
+    w.core = calloc(all, sizeof(float));
     w.reach = malloc(all * sizeof(float));
     w.room = malloc(all * sizeof(float));
     w.number = malloc(all * sizeof(int32_t));
@@ -242,5 +243,34 @@ int tachy_cluster(const float *point, int n, int size, const struct tachy_cluste
     void *const mem[] = {edge, w.core, w.reach, w.room, w.number, w.from, w.best, w.nearest};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(mem); i++)
         free(mem[i]);
+    return err;
+}
+
+static bool is_finite(const float *p, int size)
+{
+    bool finite = true;
+    for (int k = 0; k < size; k++)
+        finite &= isfinite(p[k]);
+    return finite;
+}
+
+// Points with an infinity or NaN are left out, and the others clustered as if those were not there.
+int tachy_cluster(const float *point, int n, int size, const struct tachy_cluster_params *p, int32_t *label)
+{
+    int m = 0;
+    for (int i = 0; i < n; i++)
+        m += is_finite(point + (size_t)i * (size_t)size, size);
+    if (m == n)
+        return cluster_finite(point, n, size, p, label);
+    float *kept = malloc(((size_t)m * (size_t)size + 1) * sizeof(*kept));
+    int32_t *of = malloc(((size_t)m + 1) * sizeof(*of));
+    for (int i = m = 0; kept && i < n; i++)
+        if (is_finite(point + (size_t)i * (size_t)size, size))
+            memcpy(kept + (size_t)m++ * (size_t)size, point + (size_t)i * (size_t)size, (size_t)size * sizeof(*kept));
+    int err = kept && of ? cluster_finite(kept, m, size, p, of) : TACHY_ERR_NOMEM;
+    for (int i = n - 1; i >= 0 && err == TACHY_OK; i--)
+        label[i] = is_finite(point + (size_t)i * (size_t)size, size) ? of[--m] : -1;
+    free(kept);
+    free(of);
     return err;
 }

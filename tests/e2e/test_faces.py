@@ -56,6 +56,18 @@ class Clusters(common.Case):
         two = np.repeat([[0.0, 0], [9, 9]], 20, axis=0)
         self.assertEqual(self.cluster(two, 5, 5), [0] * 20 + [1] * 20)
 
+    def test_points_that_are_no_numbers_are_in_no_cluster(self):
+        x = np.random.default_rng(3).normal(size=(90, 16))
+        x[:30] += 9
+        bad = np.insert(x, [0, 5, 50, 90], np.zeros(16), axis=0)
+        at = [0, 6, 52, 93]
+        bad[at, [3, 0, 7, 15]] = [np.nan, np.inf, -np.inf, np.nan]
+        self.assertEqual(len(self.cluster(np.eye(40) * 3e38, 5, 1)), 40)  # squares that overflow
+        for samples in (1, 3):
+            got = self.cluster(bad, 5, samples)
+            self.assertEqual([got[i] for i in at], [-1] * 4)
+            self.assertTrue(same_clusters(np.delete(got, at), self.cluster(x, 5, samples)))
+
 
 class Faces(common.Case):
     @classmethod
