@@ -38,7 +38,12 @@ int pipeline_queue_reserve(struct tachy_pipeline *p, int64_t items)
     return err < 0 ? err : grow(&p->composite, capacity);
 }
 
-static bool is_whole(const struct tachy_pipeline *p, const struct pipeline_queue *q) { return count(q) >= (uint32_t)p->group; }
+// True if the stream that is next there has a whole group.
+static bool is_whole(const struct tachy_pipeline *p, const struct pipeline_queue *q)
+{
+    const tachy_stream *s = count(q) ? at(q, q->head)->stream : NULL;
+    return s && atomic_load_explicit(q == &p->infer ? &s->to_infer : &s->to_composite, memory_order_relaxed) >= TACHY_MIN(p->group, s->group);
+}
 
 bool pipeline_queue_whole(const struct tachy_pipeline *p) { return is_whole(p, &p->infer) || is_whole(p, &p->composite); }
 
@@ -66,7 +71,7 @@ void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job
     s->busy++;
     add_to(late ? &s->to_composite : &s->to_infer, 1);
     atomic_fetch_add(&p->ready, 1);
-    if (!p->resting || count(q) % (uint32_t)p->group == 0) // who rests is woken once for a group
+    if (!p->resting || atomic_load(late ? &s->to_composite : &s->to_infer) % s->group == 0) // who rests is woken once for a group
         pipeline_queue_wake(p);
 }
 
@@ -102,9 +107,11 @@ static int take_groups(struct tachy_pipeline *p, struct pipeline_job *out, int m
         struct pipeline_queue *q = queues[i];
         if (!is_whole(p, q) && (whole || (n && p->inferring)))
             continue;
-        for (int k = 0; k < limits[i] && n < PIPELINE_BATCH && count(q); k++) {
+        const tachy_stream *first = count(q) ? at(q, q->head)->stream : NULL; // others' jobs that are between come along
+        for (int own = 0; own < limits[i] && n < PIPELINE_BATCH && count(q);) {
             if (n >= most && at(q, q->head)->stream->group <= 1)
                 break;
+            own += at(q, q->head)->stream == first;
             take_one(p, q, &out[n++]);
         }
     }
