@@ -285,7 +285,7 @@ void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job
 // Takes up to `most` jobs, composites first or in turns, or groups of those that go through their steps together; returns
 // their number, at most PIPELINE_BATCH.
 int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int most);
-// True if a queue has as many jobs as go through their steps together.
+// True if the stream that is next in a queue has a whole group there.
 bool pipeline_queue_whole(const struct tachy_pipeline *p);
 // True if a part of a group can be done now: it is to composite, or no other worker infers.
 bool pipeline_queue_pays(const struct tachy_pipeline *p);

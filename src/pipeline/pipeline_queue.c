@@ -38,11 +38,15 @@ int pipeline_queue_reserve(struct tachy_pipeline *p, int64_t items)
     return err < 0 ? err : grow(&p->composite, capacity);
 }
 
+static _Atomic int *jobs_of(tachy_stream *s, bool infer) { return infer ? &s->to_infer : &s->to_composite; }
+
+static int group_of(const struct tachy_pipeline *p, const tachy_stream *s) { return TACHY_MIN(p->group, s->group); }
+
 // True if the stream that is next there has a whole group.
 static bool is_whole(const struct tachy_pipeline *p, const struct pipeline_queue *q)
 {
-    const tachy_stream *s = count(q) ? at(q, q->head)->stream : NULL;
-    return s && atomic_load_explicit(q == &p->infer ? &s->to_infer : &s->to_composite, memory_order_relaxed) >= TACHY_MIN(p->group, s->group);
+    tachy_stream *s = count(q) ? at(q, q->head)->stream : NULL;
+    return s && atomic_load_explicit(jobs_of(s, q == &p->infer), memory_order_relaxed) >= group_of(p, s);
 }
 
 bool pipeline_queue_whole(const struct tachy_pipeline *p) { return is_whole(p, &p->infer) || is_whole(p, &p->composite); }
@@ -69,9 +73,9 @@ void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job
     struct pipeline_queue *q = late ? &p->composite : &p->infer;
     *at(q, q->tail++) = *job;
     s->busy++;
-    add_to(late ? &s->to_composite : &s->to_infer, 1);
+    add_to(jobs_of(s, !late), 1);
     atomic_fetch_add(&p->ready, 1);
-    if (!p->resting || atomic_load(late ? &s->to_composite : &s->to_infer) % s->group == 0) // who rests is woken once for a group
+    if (!p->resting || atomic_load(jobs_of(s, !late)) % group_of(p, s) == 0) // who rests is woken once for a group
         pipeline_queue_wake(p);
 }
 
@@ -79,7 +83,7 @@ static void take_one(struct tachy_pipeline *p, struct pipeline_queue *q, struct 
 {
     bool infer = q == &p->infer;
     *out = *at(q, q->head++);
-    add_to(infer ? &out->stream->to_infer : &out->stream->to_composite, -1);
+    add_to(jobs_of(out->stream, infer), -1);
     p->took_composite = !infer;
 }
 
@@ -135,7 +139,7 @@ static void purge(struct tachy_pipeline *p, struct pipeline_queue *q, const tach
             continue;
         }
         job.stream->busy--;
-        add_to(q == &p->infer ? &job.stream->to_infer : &job.stream->to_composite, -1);
+        add_to(jobs_of(job.stream, q == &p->infer), -1);
         atomic_fetch_sub(&p->ready, 1);
     }
     q->tail = to;
