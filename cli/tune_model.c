@@ -133,8 +133,8 @@ static double filled(const struct tune *t, const struct batches *b, double fps)
     return fmin(b->most, fmax(1 + fps * t->patience_ms / 1000, fps * b->between_ms / 1000));
 }
 
-// What a place takes, by the trial of that size: a model that was always busy had full batches. It is at most `place` times a frame
-// alone: what the trial shows beyond that are waits.
+// Time of a place in a batch, from the trial with that batch size. If the model was always busy there, its batches were full. A place
+// takes at most `place` times as long as a frame alone: the rest of the trial's time is waiting.
 static double place_of(const struct tune *t, const int *at, const struct tune_cost *c, int batch)
 {
     static const double ALWAYS = 0.95;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tachy/batcher.h>
 
 // docs/tune.md: costs of each value alone, trials where the model and what was seen so far promise most, then the best against each
 // other.
@@ -234,7 +235,8 @@ static void read_settings(struct tune *t)
     t->max_vram_mib = tachy_settings_float(s, "tune.max_vram");
     if (!(t->patience_ms > 0)) // a table's batches have theirs
         t->patience_ms = tachy_settings_float(s, "batching.dynamic.timeout_ms");
-    t->patience_ms = t->patience_ms > 0 ? t->patience_ms : 5; // as without that option
+    if (!(t->patience_ms > 0))
+        t->patience_ms = TACHY_BATCH_TIMEOUT_US / 1000.0;
     if (!(t->seconds > 0)) // a table's trials have theirs
         t->seconds = tachy_settings_float(s, "tune.trial_seconds");
     for (int i = 0; i < t->n_rows; i++)

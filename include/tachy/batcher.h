@@ -20,6 +20,7 @@ typedef struct tachy_batcher tachy_batcher;
 typedef struct tachy_ticket tachy_ticket;
 
 #define TACHY_BATCH_MAX 1024            // items per batch at most
+#define TACHY_BATCH_TIMEOUT_US 5000     // from an item's submit to its deadline, unless it is set
 #define TACHY_BATCH_PRIORITY_MAX 100    // priorities are -100..100
 #define TACHY_NEVER UINT64_MAX          // no time at all
 
@@ -68,7 +69,7 @@ struct tachy_batcher_params {
     // Batch sizes that run well, ascending, 1..max_batch, terminated by 0; max_batch is always one. A
     // batch is cut to the largest of them that includes every due item. {0}: every size is good.
     int preferred[TACHY_BATCH_PREFERRED_MAX];
-    int64_t timeout_us; // from an item's submit to its deadline, 1..1e9; 0: 5000; -1: due at once
+    int64_t timeout_us; // from an item's submit to its deadline, 1..1e9; 0: TACHY_BATCH_TIMEOUT_US; -1: due at once
     int64_t ageing_us;  // each such wait raises an item's priority by 1, 1..1e9; 0: 10000
     int max_items;      // that may wait, max_batch..2^20; 0: 4 * max_batch, at least 256
     int workers;        // threads that call `run`, 1..64; 0: 1; TACHY_BATCHER_NO_WORKERS: none,

@@ -31,7 +31,7 @@ struct tachy_pipeline_params {
                                    // is left; 0: only the streams' own bounds
     int batch;                     // pictures, of any streams, per run of the model, if
                                    // it takes several: 1..1024; 0: 1
-    int64_t batch_timeout_us;      // how long a picture waits for others to fill a batch; 0: 5000
+    int64_t batch_timeout_us;      // how long a picture waits for others to fill a batch; 0: TACHY_BATCH_TIMEOUT_US
     const struct tachy_log *log;   // must outlive the pipeline and its tasks
     struct tachy_profile *profile; // profile.h: spans are recorded there; NULL: off. Must outlive
                                    // the pipeline

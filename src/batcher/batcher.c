@@ -50,7 +50,7 @@ static int check_params(const struct tachy_batcher_params *p)
 static void fill_defaults(struct tachy_batcher_params *p)
 {
     p->max_batch = TACHY_DEF(p->max_batch, 8);
-    p->timeout_us = TACHY_DEF(p->timeout_us, 5000);
+    p->timeout_us = TACHY_DEF(p->timeout_us, TACHY_BATCH_TIMEOUT_US);
     p->ageing_us = TACHY_DEF(p->ageing_us, 10000);
     p->max_items = TACHY_DEF(p->max_items, TACHY_MAX(4 * p->max_batch, 256));
     p->workers = TACHY_DEF(p->workers, 1);

@@ -77,10 +77,11 @@ static inline bool tachy_session_fixes(const struct tachy_session_params *p)
 {
     return p->nb_constants || p->nb_shapes > 1 || p->settle;
 }
+struct onnx_free_dim; // onnx/file.h
+
 // session_file.c: checks the model's file. *data: its bytes with the inputs fixed, for free(); NULL: it can be loaded
 // unchanged, and `each` has been called for the inputs' free dimensions if it is an ONNX file. TACHY_ERR_FORMAT: not an ONNX
 // model, or it names weights in files outside its folder; TACHY_ERR_MISMATCH: a constant does not fit.
-struct onnx_free_dim;
 int tachy_session_file(void **data, size_t *size, const struct tachy_session_params *p,
                        int (*each)(void *user, const struct onnx_free_dim *d), void *user, const struct tachy_log *log);
 

@@ -247,13 +247,13 @@ static int dims_of_input(struct wire_span bytes, bool first, each_dim *each, voi
 {
     struct input in;
     struct wire_field f;
-    int err = TACHY_OK;
-    for (int a = 0; read_input(bytes, &in) && a < in.rank && err == TACHY_OK; a++) {
+    int err = TACHY_OK, rank = read_input(bytes, &in) ? in.rank : 0;
+    for (int a = 0; a < rank && err == TACHY_OK; a++) {
         if (in.size[a] >= 0 || !wire_find(in.dim[a], DIM_NAME, WIRE_BYTES, &f) || !wire_size(f.bytes))
             continue;
         char *input = tachy_asprintf("%.*s", (int)wire_size(in.name), (const char *)in.name.at);
         char *name = tachy_asprintf("%.*s", (int)wire_size(f.bytes), (const char *)f.bytes.at);
-        struct onnx_free_dim d = {input, name, first, in.rank, a};
+        struct onnx_free_dim d = {input, name, first, rank, a};
         err = input && name ? each(user, &d) : TACHY_ERR_NOMEM;
         tachy_free(input);
         tachy_free(name);

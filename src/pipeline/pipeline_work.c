@@ -504,15 +504,12 @@ static void work_all(struct pipeline_worker *w, const struct pipeline_job *jobs,
 {
     bool taken[PIPELINE_BATCH] = {0};
     for (int i = 0; i < n; i++) {
-        if (taken[i])
-            continue;
-        work_from(w, jobs, n, i, taken);
-        if (jobs[i].stream->group > 1)
+        const bool begins = !taken[i];
+        if (begins)
+            work_from(w, jobs, n, i, taken);
+        if ((begins && jobs[i].stream->group > 1) || i + 1 == n || jobs[i + 1].stream != jobs[i].stream)
             wake_pull(jobs[i].stream);
     }
-    for (int i = 0; i < n; i++)
-        if (i + 1 == n || jobs[i + 1].stream != jobs[i].stream)
-            wake_pull(jobs[i].stream);
 }
 
 // ---- The worker ----

@@ -39,7 +39,7 @@ struct task_devices {
     int nb;
     int ids[TACHY_MAX_GPUS], nb_ids; // asked for
     double fraction, vram;           // settings gpu.*
-    // Of the pipeline that the task works in or has worked in; a reference, so that no later one has its address.
+    // The memory of the task's last pipeline. The reference keeps its address from being used again.
     struct tachy_memory *memory; // NULL until a stream starts
     int group;        // items that a worker takes at once, up to DEVICE_MOST; 0: DEVICE_GROUP. More only of tasks without masks
     bool only_queues; // workers: the model runs on devices too

@@ -3,7 +3,7 @@
 #include "stage/stage.h"
 #include "stage/stages.h"
 
-// What the masks of the regions cover in white, all else in black.
+// Paints the regions' masks white on black.
 
 struct white {
     struct tachy_video_info out;

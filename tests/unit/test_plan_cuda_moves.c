@@ -429,7 +429,7 @@ TEST(pixels_written_by_a_convolution)
     free(x), free(y), free(want);
 }
 
-// The same rows are added to each image, in front of two products.
+// Two products read a sum with constant rows, which are the same for each image.
 static void placed(void)
 {
     begin();

@@ -5,9 +5,8 @@
 
 // Runs independent branches in parallel: a region is a sequence of nodes that fall into several groups without a path
 // from one to another. Each group has a lane, a stream of the captured run. Branches that meet become one group if others
-// are busy for as long as they take. Everything before a region has ended when
-// it begins, and everything in it when it ends. Values that a region's nodes read and make do not overlap in memory
-// while it lasts (plan_place_rules.beside).
+// are busy for as long as they take. Everything before a region has ended when it begins, and everything in it when it
+// ends. Values that a region's nodes read and make do not overlap in memory while it lasts (plan_place_rules.beside).
 
 struct region {
     const struct tachy_node *node[CUDA_REGION]; // in their order
