@@ -158,7 +158,7 @@ static int try_again(struct curate *c)
     return err;
 }
 
-static void count(struct curate *c)
+static int count(struct curate *c)
 {
     struct tachy_curate_summary *s = &c->sum;
     s->files = c->nb_files;
@@ -172,8 +172,8 @@ static void count(struct curate *c)
         s->other += state == CURATE_OTHER;
     }
     curate_ledger_count(c, &s->frames, &s->kept);
-    curate_look_count(c);
     s->seconds = (double)(tachy_now_ns() - c->began) / 1e9;
+    return curate_look_count(c);
 }
 
 static int run(struct curate *c)
@@ -186,7 +186,8 @@ static int run(struct curate *c)
         err = curate_ledger_failed(c);
     if (err == TACHY_OK && !curate_stopped(c))
         err = curate_export(c);
-    count(c);
+    int counted = count(c);
+    err = err < 0 ? err : counted;
     if (err == TACHY_OK && !c->sum.left && c->sum.done)
         curate_values_check(c);
     if (err < 0)

@@ -66,10 +66,12 @@ struct curate_record {
     int err;            // of the end: how the input ended; else TACHY_OK, or a task has failed on this frame
     bool retry;         // err is another frame's fault
     bool still;         // the input is a single picture
-    bool looked, compared; // what look.c has set: scene and cut, the three below
+    bool looked, compared; // what look.c has set: scene and cut, the five below
     bool cut;           // the frame is the first of its scene
     int64_t scene;      // in the input, from 0
     int duplicate;      // of a frame before: 0 no, 1 near, 2 exact
+    const char *of_file; // of which frame; NULL: of none. Until look.c is closed
+    int64_t of_frame;
     uint64_t hash, digest;
     char picture[64];   // of a kept frame, in the folder of the results; "": none
     bool pushed[CURATE_TASKS_MAX];
@@ -142,7 +144,8 @@ void curate_look_close(struct curate *c);
 void curate_look_begin(struct curate *c, struct curate_file *f);
 void curate_look_failed(struct curate *c, const struct curate_file *f);
 int curate_look(struct curate *c, struct curate_record *r); // sets what the record has of it
-void curate_look_count(struct curate *c); // into the summary, of all frames with results
+// Counts into the summary, of all frames with results, and writes duplicates.jsonl.
+int curate_look_count(struct curate *c);
 
 // streams.c: a stream of each task for frames of one format, opened when the first such frame comes. The sets that were
 // used last are kept. Tasks that hear have a set for each input. One thread takes, any gives back.

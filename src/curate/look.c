@@ -3,6 +3,7 @@
 #include "stage/small.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdlib.h>
 
 // Finds scenes and duplicates among the frames of all inputs, without a task. It looks at a luma picture of 32 x 32
@@ -16,6 +17,8 @@ static const double CUT_CHANGE = 0.03, CUT_HISTOGRAM = 0.15, CUT_SURE = 0.2;
 struct seen {
     uint64_t hash, digest;
     const struct curate_file *file; // NULL: of an earlier run
+    const char *name;               // of the input
+    int64_t frame;
 };
 
 struct curate_look {
@@ -30,6 +33,8 @@ struct curate_look {
     int64_t scene;
     struct seen *seen; // frames that are no duplicates
     size_t nb;
+    char **name; // of inputs of earlier runs
+    size_t nb_names;
 };
 
 // ---- Scenes
@@ -92,16 +97,28 @@ static int add_seen(struct curate_look *l, const struct seen *s)
     return TACHY_OK;
 }
 
+// Of near frames the nearest one is named, of equally near ones the first.
 static int compare(struct curate_look *l, struct curate_record *r)
 {
-    const struct seen own = {r->hash, r->digest, l->file};
+    const struct seen own = {r->hash, r->digest, l->file, l->file->path, r->head.id};
+    const struct seen *of = NULL;
+    int bits = l->near + 1;
     r->duplicate = 0;
-    for (size_t i = 0; i < l->nb && r->duplicate < 2; i++)
-        if (l->seen[i].digest == own.digest)
-            r->duplicate = 2;
-        else if (__builtin_popcountll(l->seen[i].hash ^ own.hash) <= l->near)
-            r->duplicate = 1;
-    return r->duplicate ? TACHY_OK : add_seen(l, &own);
+    for (size_t i = 0; i < l->nb && r->duplicate < 2; i++) {
+        const struct seen *s = &l->seen[i];
+        int apart = __builtin_popcountll(s->hash ^ own.hash);
+        bool same = s->digest == own.digest;
+        if (!same && apart >= bits)
+            continue;
+        r->duplicate = same ? 2 : 1;
+        bits = apart;
+        of = s;
+    }
+    if (!of)
+        return add_seen(l, &own);
+    r->of_file = of->name;
+    r->of_frame = of->frame;
+    return TACHY_OK;
 }
 
 // Frames of a file that failed are not there.
@@ -114,8 +131,8 @@ static void forget(struct curate_look *l, const struct curate_file *f)
     l->nb = n;
 }
 
-// Calls `each` for the frames in results.jsonl that were compared.
-static int scan(const struct curate *c, int (*each)(void *user, const struct seen *s, int duplicate), void *user)
+// Calls `each` for the frames in results.jsonl that were compared, with their line.
+static int scan(const struct curate *c, int (*each)(void *user, const struct seen *s, int duplicate, const char *line), void *user)
 {
     char *path = tachy_asprintf("%s/results.jsonl", curate_ledger_dir(c)), *line = NULL;
     size_t room = 0;
@@ -129,7 +146,7 @@ static int scan(const struct curate *c, int (*each)(void *user, const struct see
         const char *at = strstr(line, ",\"duplicate\":"); // in a text of JSON its quotes have backslashes
         left -= n;
         if (at && sscanf(at, ",\"duplicate\":%d,\"hash\":\"%" SCNx64 "\",\"digest\":\"%" SCNx64, &duplicate, &s.hash, &s.digest) == 3)
-            err = each(user, &s, duplicate);
+            err = each(user, &s, duplicate, line);
     }
     if (f)
         fclose(f);
@@ -138,20 +155,69 @@ static int scan(const struct curate *c, int (*each)(void *user, const struct see
     return err;
 }
 
-static int remember(void *look, const struct seen *s, int duplicate) { return duplicate ? TACHY_OK : add_seen(look, s); }
-
-static int count(void *summary, const struct seen *s, int duplicate)
+// The input's name, kept once while its frames come one after the other; NULL: out of memory.
+static const char *keep_name(struct curate_look *l, const char *name)
 {
-    struct tachy_curate_summary *sum = summary;
-    sum->duplicates += duplicate == 2;
-    sum->near_duplicates += duplicate == 1;
+    if (l->nb_names && !strcmp(l->name[l->nb_names - 1], name))
+        return l->name[l->nb_names - 1];
+    char **all = realloc(l->name, (l->nb_names + 1) * sizeof(*all));
+    if (!all)
+        return NULL;
+    l->name = all;
+    all[l->nb_names] = strdup(name);
+    return all[l->nb_names] ? all[l->nb_names++] : NULL;
+}
+
+static int remember(void *look, const struct seen *s, int duplicate, const char *line)
+{
+    struct seen own = *s;
+    if (duplicate)
+        return TACHY_OK;
+    json_t *o = json_loads(line, 0, NULL);
+    const char *name = json_string_value(json_object_get(o, "file"));
+    own.name = keep_name(look, name ? name : "");
+    own.frame = json_integer_value(json_object_get(o, "frame"));
+    json_decref(o);
+    return own.name ? add_seen(look, &own) : TACHY_ERR_NOMEM;
+}
+
+struct report {
+    struct tachy_curate_summary *sum;
+    struct tachy_text text;
+};
+
+static int count(void *report, const struct seen *s, int duplicate, const char *line)
+{
+    struct report *r = report;
+    r->sum->duplicates += duplicate == 2;
+    r->sum->near_duplicates += duplicate == 1;
+    json_t *o = duplicate ? json_loads(line, 0, NULL) : NULL, *of = json_object_get(o, "duplicate_of");
+    char *own = of ? json_dumps(json_object_get(o, "file"), JSON_ENCODE_ANY) : NULL, *first = own ? json_dumps(of, JSON_COMPACT) : NULL;
+    if (first) {
+        tachy_text_add(&r->text, "{\"duplicate\":%d,\"file\":", duplicate);
+        tachy_text_put(&r->text, own, strlen(own));
+        tachy_text_add(&r->text, ",\"frame\":%lld,\"of\":", (long long)json_integer_value(json_object_get(o, "frame")));
+        tachy_text_put(&r->text, first, strlen(first));
+        tachy_text_add(&r->text, "}\n");
+    }
+    free(own);
+    free(first);
+    json_decref(o);
     return TACHY_OK;
 }
 
-void curate_look_count(struct curate *c)
+int curate_look_count(struct curate *c)
 {
-    if (c->look && c->look->compare)
-        scan(c, count, &c->sum);
+    struct report r = {.sum = &c->sum};
+    if (!c->look || !c->look->compare)
+        return TACHY_OK;
+    char *path = tachy_asprintf("%s/duplicates.jsonl", curate_ledger_dir(c));
+    int err = path ? scan(c, count, &r) : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK)
+        err = r.text.failed ? TACHY_ERR_NOMEM : tachy_write_file(path, r.text.len ? r.text.p : "", r.text.len, c->log);
+    tachy_text_free(&r.text);
+    free(path);
+    return err;
 }
 
 // ---- For the reader
@@ -183,6 +249,9 @@ void curate_look_close(struct curate *c)
 {
     if (c->look) {
         small_close(&c->look->luma);
+        for (size_t i = 0; i < c->look->nb_names; i++)
+            free(c->look->name[i]);
+        free(c->look->name);
         free(c->look->seen);
         free(c->look);
     }

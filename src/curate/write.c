@@ -25,6 +25,11 @@ static void put_line(struct tachy_text *t, const struct curate *c, const struct 
         tachy_text_add(t, ",\"scene\":%" PRId64 ",\"cut\":%s", r->scene, r->cut ? "true" : "false");
     if (r->compared)
         tachy_text_add(t, ",\"duplicate\":%d,\"hash\":\"%016" PRIx64 "\",\"digest\":\"%016" PRIx64 "\"", r->duplicate, r->hash, r->digest);
+    if (r->of_file) {
+        tachy_text_add(t, ",\"duplicate_of\":{\"file\":");
+        tachy_text_string(t, r->of_file);
+        tachy_text_add(t, ",\"frame\":%" PRId64 "}", r->of_frame);
+    }
     if (r->picture[0])
         tachy_text_add(t, ",\"picture\":\"%s\"", r->picture);
     for (int i = 0; i < c->nb_tasks; i++) {

@@ -460,6 +460,13 @@ class Curate(common.Case):
         got = self.results()
         self.assertEqual([x["duplicate"] for x in got], [0, 1, 0, 2, 1, 0])
         self.assertEqual([x["keep"] for x in got], [not x["duplicate"] for x in got])
+        of = {"b.jpg": "a.png", "d.png": "a.png", "e.jpg": "c.png"}  # each names the frame that it duplicates
+        named = lambda out: {x["file"].split("/")[-1]: (x["duplicate_of"]["file"].split("/")[-1], x["duplicate_of"]["frame"])
+                             for x in self.results(out) if "duplicate_of" in x}
+        self.assertEqual(named("out"), {k: (v, 0) for k, v in of.items()})
+        report = lines(self.tmp / "out" / "duplicates.jsonl")
+        self.assertEqual([(r["file"], r["frame"], r["duplicate"], r["of"]) for r in report],
+                         [(x["file"], x["frame"], x["duplicate"], x["duplicate_of"]) for x in got if x["duplicate"]])
         self.assertEqual({k: json.loads(p.stdout)[k] for k in ("kept", "duplicates", "near_duplicates")},
                          {"kept": 3, "duplicates": 1, "near_duplicates": 2})
         # The hash of the low cosine coefficients, by OpenCV: areas and the transform are the same up to rounding.
@@ -477,6 +484,7 @@ class Curate(common.Case):
         p = self.curate(self.inputs, "--keep", "not duplicate", out="two", tasks="quality", check=False)
         self.assertEqual(p.returncode, 75)
         self.assertEqual([x["duplicate"] for x in self.results("two")], [0, 1, 0, 2, 1, 0])
+        self.assertEqual(named("two"), named("out"))
         p = self.curate(self.inputs, "--keep", "not duplicate", "--shard", "1/2", out="part", check=False)
         self.assertEqual((p.returncode, "leave out --shard" in p.stderr), (2, True), p.stderr)
         shutil.copy(self.tmp / "whole.mkv", self.inputs / "cut.mkv")
