@@ -1,4 +1,5 @@
 #include "curate/export.h"
+#include "stage/track.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 struct pictures {
     const struct curate_export *x;
     json_t *classes;              // "task: label" -> number
-    json_t *images, *annotations; // of COCO
+    json_t *images, *annotations, *categories; // of COCO
 };
 
 static int open_pictures(const struct curate_export *x, void **priv)
@@ -20,6 +21,7 @@ static int open_pictures(const struct curate_export *x, void **priv)
     p->classes = json_object();
     p->images = json_array();
     p->annotations = json_array();
+    p->categories = json_array();
     return TACHY_OK;
 }
 
@@ -28,6 +30,7 @@ static void close_pictures(struct pictures *p)
     json_decref(p->classes);
     json_decref(p->images);
     json_decref(p->annotations);
+    json_decref(p->categories);
     free(p);
 }
 
@@ -84,12 +87,37 @@ static json_t *key_points(const json_t *r)
     return all;
 }
 
+// What the key points of a category are called, and which of them a line joins, counted from 1.
+static void name_points(json_t *category, const struct track_kind *kind)
+{
+    json_t *names = json_array(), *bones = json_array();
+    for (int i = 0; i < kind->nb_names; i++)
+        json_array_append_new(names, json_string(kind->name[i]));
+    for (int i = 0; i < kind->bones.nb; i++)
+        json_array_append_new(bones, json_pack("[i,i]", kind->bones.ends[i][0] + 1, kind->bones.ends[i][1] + 1));
+    json_object_set_new(category, "keypoints", names);
+    json_object_set_new(category, "skeleton", bones);
+}
+
+// The number of a region's category, from 1.
+static json_int_t category_of(struct pictures *p, const char *task, const json_t *r)
+{
+    int n = class_of(p, task, r);
+    const struct track_kind *kind = track_kind_named(task, json_array_size(json_object_get(r, "points")));
+    if (n == (int)json_array_size(p->categories)) // a new one
+        json_array_append_new(p->categories, json_pack("{s:i}", "id", n + 1));
+    json_t *category = json_array_get(p->categories, (size_t)n);
+    if (kind && !json_object_get(category, "keypoints"))
+        name_points(category, kind);
+    return n + 1;
+}
+
 static void add_annotation(struct pictures *p, json_int_t image, const char *task, const json_t *r)
 {
     double b[4];
     curate_box(r, b);
-    json_t *a = json_pack("{s:I, s:I, s:i, s:[f,f,f,f], s:f, s:i, s:f}", "id", (json_int_t)json_array_size(p->annotations) + 1, "image_id",
-                          image, "category_id", class_of(p, task, r) + 1, "bbox", b[0], b[1], b[2], b[3], "area", b[2] * b[3], "iscrowd", 0,
+    json_t *a = json_pack("{s:I, s:I, s:I, s:[f,f,f,f], s:f, s:i, s:f}", "id", (json_int_t)json_array_size(p->annotations) + 1, "image_id",
+                          image, "category_id", category_of(p, task, r), "bbox", b[0], b[1], b[2], b[3], "area", b[2] * b[3], "iscrowd", 0,
                           "score", json_number_value(json_object_get(r, "score")));
     size_t points = json_array_size(json_object_get(r, "points"));
     json_object_set_new(a, "task", json_string(task));
@@ -126,12 +154,12 @@ static int coco_frame(void *priv, json_t *frame)
 static int coco_close(void *priv, bool ok)
 {
     struct pictures *p = priv;
-    json_t *categories = json_array(), *v;
     const char *name;
+    json_t *v;
     json_object_foreach(p->classes, name, v)
-        json_array_append_new(categories, json_pack("{s:I, s:s}", "id", json_integer_value(v) + 1, "name", name));
-    json_t *all = json_pack("{s:{s:s}, s:O, s:O, s:o}", "info", "description", "tachy curate", "images", p->images, "annotations",
-                            p->annotations, "categories", categories);
+        json_object_set_new(json_array_get(p->categories, (size_t)json_integer_value(v)), "name", json_string(name));
+    json_t *all = json_pack("{s:{s:s}, s:O, s:O, s:O}", "info", "description", "tachy curate", "images", p->images, "annotations",
+                            p->annotations, "categories", p->categories);
     char *text = ok && all ? json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL, *path = tachy_asprintf("%s/coco.json", p->x->dir);
     int err = !ok ? TACHY_OK : text && path ? tachy_write_file(path, text, strlen(text), p->x->log) : TACHY_ERR_NOMEM;
     json_decref(all);

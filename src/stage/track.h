@@ -24,12 +24,16 @@ struct track_kind {
     float threshold;    // least score of the points, if the settings name none; 0: theirs
     struct tachy_crop detected, followed; // see struct tachy_follow_params
     int told;
+    const char *const *name; // of each point, in their order; NULL: they have numbers only
+    int nb_names;
     const struct track_angle *angle; // that are told by name
     int nb_angles;
     struct tachy_bones bones;
     bool signs; // pose and expression of a face are told
 };
 extern const struct track_kind track_kinds[]; // ends with {0}
+// The kind whose regions in the task's results have so many points, each with a name; NULL: there is none.
+const struct track_kind *track_kind_named(const char *task, size_t points);
 
 extern const struct tachy_option tachy_track_options[];
 // A row of the tasks that follow faces.

@@ -11,6 +11,13 @@ enum {
     CENTRE = BODY, REACH // between the hips, and above it as far as the body goes
 };
 
+static const char *const body_names[BODY] = {
+    "nose", "left_eye_inner", "left_eye", "left_eye_outer", "right_eye_inner", "right_eye", "right_eye_outer", "left_ear", "right_ear",
+    "mouth_left", "mouth_right", "left_shoulder", "right_shoulder", "left_elbow", "right_elbow", "left_wrist", "right_wrist",
+    "left_pinky", "right_pinky", "left_index", "right_index", "left_thumb", "right_thumb", "left_hip", "right_hip", "left_knee",
+    "right_knee", "left_ankle", "right_ankle", "left_heel", "right_heel", "left_foot_index", "right_foot_index",
+};
+
 static const struct track_angle body_angles[] = {
     {"left_shoulder", L_HIP, L_SHOULDER, L_ELBOW},  {"right_shoulder", R_HIP, R_SHOULDER, R_ELBOW},
     {"left_elbow", L_SHOULDER, L_ELBOW, L_WRIST},   {"right_elbow", R_SHOULDER, R_ELBOW, R_WRIST},
@@ -32,6 +39,11 @@ static const uint8_t body_bones[][2] = {
 enum {
     C_NOSE, C_L_EYE, C_R_EYE, C_L_EAR, C_R_EAR, C_L_SHOULDER, C_R_SHOULDER, C_L_ELBOW, C_R_ELBOW, C_L_WRIST, C_R_WRIST,
     C_L_HIP, C_R_HIP, C_L_KNEE, C_R_KNEE, C_L_ANKLE, C_R_ANKLE, COCO
+};
+
+static const char *const coco_names[COCO] = {
+    "nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder", "right_shoulder", "left_elbow", "right_elbow",
+    "left_wrist", "right_wrist", "left_hip", "right_hip", "left_knee", "right_knee", "left_ankle", "right_ankle",
 };
 
 static const struct track_angle coco_angles[] = {
@@ -60,14 +72,22 @@ const struct track_kind track_kinds[] = {
     {.task = "pose", .things = "people",
      .detected = {.scale_x = 1.25, .scale_y = 1.25},
      .followed = {.from = CENTRE, .to = REACH, .angle = -90, .around = true, .scale_x = 1.25, .scale_y = 1.25},
-     .told = BODY, .angle = body_angles, .nb_angles = TACHY_ARRAY_SIZE(body_angles),
+     .told = BODY, .name = body_names, .nb_names = BODY, .angle = body_angles, .nb_angles = TACHY_ARRAY_SIZE(body_angles),
      .bones = {body_bones, TACHY_ARRAY_SIZE(body_bones)}},
     // MoveNet and similar networks find an upright person in a square with room around; only the points tell where the
     // next crop is. Points out of sight have low scores, so a half-visible person has a low mean.
     {.task = "pose", .things = "people", .points = COCO, .threshold = 0.25f,
      .detected = {.scale_x = 1.25, .scale_y = 1.25},
      .followed = {.square = true, .scale_x = 1.5, .scale_y = 1.5},
-     .angle = coco_angles, .nb_angles = TACHY_ARRAY_SIZE(coco_angles),
+     .name = coco_names, .nb_names = COCO, .angle = coco_angles, .nb_angles = TACHY_ARRAY_SIZE(coco_angles),
      .bones = {coco_bones, TACHY_ARRAY_SIZE(coco_bones)}},
     {0},
 };
+
+const struct track_kind *track_kind_named(const char *task, size_t points)
+{
+    const struct track_kind *k = track_kinds;
+    while (k->task && (strcmp(k->task, task) != 0 || !k->name || (size_t)k->nb_names != points))
+        k++;
+    return k->task ? k : NULL;
+}

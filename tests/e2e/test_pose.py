@@ -1,5 +1,7 @@
 """tachy pose: points against ONNX Runtime's own package, numbers that stay, joint angles, skeletons."""
+import contextlib
 import csv
+import io
 import json
 import os
 import subprocess
@@ -7,6 +9,8 @@ import subprocess
 import cv2
 import numpy as np
 import onnxruntime
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
 
 import common
 from common import DEPS, models, run
@@ -101,13 +105,46 @@ class Pose(common.Case):
             (cx, cy), up = want[33], want[34] - want[33]
             side, angle = 2 * np.linalg.norm(up), np.arctan2(up[1], up[0]) + np.pi / 2
 
-    def test_movenet_by_card(self):
-        """17 points of a network that neither scores a person nor says where the next crop is."""
+    def movenet(self):
         net = self.tmp / "movenet.onnx"
         net.symlink_to(common.shared("models/pose/movenet_lightning_from_int8_w8.onnx").resolve())
         (self.tmp / "movenet.json").write_text(json.dumps({
             "name": "movenet", "task": "pose", "file": "movenet.onnx", "license": "Apache-2.0", "input": {"width": 192, "height": 192, "layout": "nhwc",
             "dtype": "uint8"}, "outputs": [{"meaning": "points", "points": 17, "order": "yxs", "unit": "share"}]}))
+        return net
+
+    def test_coco_names_the_points(self):
+        """pycocotools reads names and bones of both kinds, and rates the points as those of the same people."""
+        clip = self.clip(signer(2))
+        for points, model in ((33, ()), (17, ("--pose.model", self.movenet()))):
+            out = self.tmp / f"out{points}"
+            run("curate", "--tasks", "pose", *model, "--to", "coco", "-q", "-o", out, clip)
+            with contextlib.redirect_stdout(io.StringIO()):
+                truth = COCO(str(out / "coco.json"))
+                rated = COCOeval(truth, truth.loadRes([dict(a) for a in truth.anns.values()]), "keypoints")
+                rated.params.kpt_oks_sigmas = np.full(points, 0.05)
+                rated.evaluate()
+                rated.accumulate()
+                rated.summarize()
+            self.assertEqual(rated.stats[0], 1)
+            category, = truth.cats.values()
+            names, bones = category["keypoints"], {frozenset(b) for b in category["skeleton"]}
+            self.assertEqual((category["name"], len(names), len(set(names)), len(bones)), ("pose", points, points, len(category["skeleton"])))
+            other = {i + 1: names.index(n.replace("left", "#").replace("right", "left").replace("#", "right")) + 1 for i, n in enumerate(names)}
+            self.assertTrue(all(1 <= i <= points for b in bones for i in b))
+            self.assertEqual({frozenset(other[i] for i in b) for b in bones}, bones)  # left and right alike
+            for line, a in zip((out / "results.jsonl").read_text().splitlines(), truth.anns.values(), strict=True):
+                region, = json.loads(line)["pose"]["regions"]
+                at = dict(zip(names, np.array(a["keypoints"]).reshape(-1, 3)[:, :2]))
+                for angle, of in (("left_elbow", ("left_shoulder", "left_elbow", "left_wrist")), ("right_hip", ("right_shoulder", "right_hip", "right_knee"))):
+                    if angle in region.get("values", {}):
+                        u, v = at[of[0]] - at[of[1]], at[of[2]] - at[of[1]]
+                        self.assertAlmostEqual(np.degrees(np.arccos(u @ v / np.linalg.norm(u) / np.linalg.norm(v))), region["values"][angle], delta=0.1)
+        self.assertEqual(names[:7], ["nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder", "right_shoulder"])  # as in COCO's own files
+
+    def test_movenet_by_card(self):
+        """17 points of a network that neither scores a person nor says where the next crop is."""
+        net = self.movenet()
         frames = signer(4, turn=10)
         clip = self.clip(frames)
         run("detect", "--model", "person", clip, "-o", self.tmp / "found.jsonl")
