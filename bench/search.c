@@ -12,8 +12,7 @@
 #include <sys/mman.h>
 
 // search [ROWS [SIZE [QUERIES]]]: time of a search through random unit vectors in memory, alternating with a plain read
-// of the same memory by as many threads, and recall@10 against the same vectors in float32. For the figures in
-// docs/categorize.md.
+// of the same memory by as many threads, and recall@10 against the same vectors in float32, as JSON for bench/search.
 
 enum { K = 10, ROUNDS = 9 };
 
@@ -109,13 +108,13 @@ static int recalled(const struct store *s, const float *queries, int n, const st
 int main(int argc, char **argv)
 {
     struct store s = {.nb = argc > 1 ? atoll(argv[1]) : 1000000, .size = argc > 2 ? atoi(argv[2]) : 512, .threads = tachy_cpu_count()};
-    int queries = argc > 3 ? atoi(argv[3]) : 20;
+    int queries = argc > 3 ? TACHY_MAX(atoi(argv[3]), 1) : 20;
     size_t bytes = (size_t)s.nb * (size_t)s.size * 2;
     void *mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     struct tachy_team *team = s.threads > 1 ? tachy_team_open(s.threads) : NULL;
-    float *q = calloc((size_t)s.size * (size_t)TACHY_MAX(queries, 1), sizeof(*q));
-    struct tachy_hit *hits = calloc((size_t)TACHY_MAX(queries, 1) * K, sizeof(*hits));
-    int *counts = calloc((size_t)TACHY_MAX(queries, 1), sizeof(*counts));
+    float *q = calloc((size_t)s.size * (size_t)queries, sizeof(*q));
+    struct tachy_hit *hits = calloc((size_t)queries * K, sizeof(*hits));
+    int *counts = calloc((size_t)queries, sizeof(*counts));
     double searched[ROUNDS], read[ROUNDS];
     if (mem == MAP_FAILED || !q || !hits || !counts || s.threads > 256)
         return 1;
@@ -140,13 +139,15 @@ int main(int argc, char **argv)
     }
     qsort(searched, ROUNDS, sizeof(double), by_time);
     qsort(read, ROUNDS, sizeof(double), by_time);
-    printf("%lld x %d float16, %d threads, %s: search %.1f ms (%.1f to %.1f), plain read %.1f ms (%.1f GB/s), ratio %.2f (sum %llx)\n",
-           (long long)s.nb, s.size, s.threads, tachy_isa_name(tachy_cpu_isa()), searched[ROUNDS / 2], searched[0], searched[ROUNDS - 1],
-           read[ROUNDS / 2], (double)bytes / read[ROUNDS / 2] / 1e6, searched[ROUNDS / 2] / read[ROUNDS / 2], (unsigned long long)s.sums[0]);
     for (int i = 0; i < queries; i++)
         draw_row(q + i * s.size, s.size, UINT64_MAX - 1 - (uint64_t)i);
-    if (queries && tachy_rows_search(&s.rows, q, queries, K, s.threads, hits, counts) == TACHY_OK)
-        printf("recall@10 against float32: %.4f of %d queries\n", (double)recalled(&s, q, queries, hits) / (K * queries), queries);
+    if (tachy_rows_search(&s.rows, q, queries, K, s.threads, hits, counts) < 0)
+        return 1;
+    printf("{\"rows\":%lld,\"size\":%d,\"threads\":%d,\"isa\":\"%s\",\"search_ms\":%.2f,\"search_min_ms\":%.2f,\"search_max_ms\":%.2f,"
+           "\"read_ms\":%.2f,\"read_gb_s\":%.2f,\"queries\":%d,\"recall\":%.5f,\"sum\":%llu}\n", (long long)s.nb, s.size, s.threads,
+           tachy_isa_name(tachy_cpu_isa()), searched[ROUNDS / 2], searched[0], searched[ROUNDS - 1], read[ROUNDS / 2],
+           (double)bytes / read[ROUNDS / 2] / 1e6, queries, (double)recalled(&s, q, queries, hits) / (K * queries),
+           (unsigned long long)s.sums[0]);
     tachy_team_close(team);
     munmap(mem, bytes);
     free(q);

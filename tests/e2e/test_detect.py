@@ -3,6 +3,7 @@ import importlib.machinery
 import importlib.util
 import json
 import subprocess
+import sys
 
 import cv2
 import numpy as np
@@ -45,6 +46,7 @@ class Detect(Base):
         model, clip = shared("models/detect/yolox_nano.onnx"), shared("media/one-by-one-person-detection.mp4")
         loader = importlib.machinery.SourceFileLoader("bench_detect", str(ROOT / "bench" / "detect"))
         bench = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench_detect", loader))
+        sys.path.append(str(ROOT / "bench"))  # it imports from there
         loader.exec_module(bench)
         short = bench.rgb_copy(clip, self.tmp / "short.mkv", "-ss", "20", "-t", "4")
         (self.tmp / "yolox_nano.onnx").symlink_to(model)
