@@ -22,18 +22,21 @@ struct set {
     double near;          // normalised
 };
 
-static void take(struct set *s, const float *u, const float *v, int width, int height)
+static void take(struct set *s, const float *u, const float *v, int width, int height, int every)
 {
     s->n = 0;
     s->cx = 0.5 * (width - 1);
     s->cy = 0.5 * (height - 1);
     s->scale = TACHY_MAX(0.5 * hypot(width, height), 1.0);
     s->near = NEAR / s->scale;
+    ptrdiff_t stride = (width + every - 1) / every;
     int columns = TACHY_MIN(SIDE, width), rows = TACHY_MIN(SIDE, height);
     for (int j = 0; j < rows; j++)
         for (int i = 0; i < columns; i++) {
             int x = (int)(((int64_t)2 * i + 1) * width / (2 * columns)), y = (int)(((int64_t)2 * j + 1) * height / (2 * rows));
-            ptrdiff_t k = (ptrdiff_t)y * width + x;
+            ptrdiff_t k = y / every * stride + x / every;
+            x -= x % every;
+            y -= y % every;
             double fx = (x - s->cx) / s->scale, fy = (y - s->cy) / s->scale;
             s->at[s->n++] = (struct match){fx, fy, fx + (double)u[k] / s->scale, fy + (double)v[k] / s->scale};
         }
@@ -174,11 +177,11 @@ static void to_pixels(const struct set *s, const double n[9], double h[9])
     }
 }
 
-void tachy_camera_motion_of(struct tachy_camera_motion *c, const float *u, const float *v, int width, int height)
+void tachy_camera_motion_of(struct tachy_camera_motion *c, const float *u, const float *v, int width, int height, int every)
 {
     struct set s;
     double n[9];
-    take(&s, u, v, width, height);
+    take(&s, u, v, width, height, every);
     search(&s, n);
     double agree = agreeing(&s, n);
     *c = (struct tachy_camera_motion){.h = {1, 0, 0, 0, 1, 0, 0, 0, 1}, .zoom = 1, .agree = agree};

@@ -13,9 +13,9 @@ struct tachy_camera_motion {
     double agree;   // share of the flow within a pixel of it, 0..1
 };
 
-// u, v: dense, width x height, both at least 1. The same flow gives the same result on every machine. If fewer than a
+// u, v: dense, of every `every`-th pixel of every such row of a picture of width x height, both at least 1. The same flow gives the same result on every machine. If fewer than a
 // quarter of the vectors agree, the result is no motion, and `agree` tells the share.
-void tachy_camera_motion_of(struct tachy_camera_motion *c, const float *u, const float *v, int width, int height);
+void tachy_camera_motion_of(struct tachy_camera_motion *c, const float *u, const float *v, int width, int height, int every);
 
 // The camera's motion at pixel (x, y), as a displacement.
 static inline void tachy_camera_motion_at(const struct tachy_camera_motion *c, double x, double y, double *u, double *v)

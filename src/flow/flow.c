@@ -171,21 +171,33 @@ static void swap(float **a, float **b)
     *b = t;
 }
 
-void flow_stretch(const float *from, int finest, int width, int height, float *row, float *to)
+// The value at a place between two pixels of a row.
+static float stretched(const float *row, int w, float at)
 {
-    int w = width >> finest, h = height >> finest;
+    at = TACHY_CLAMP(at, 0.0f, (float)(w - 1));
+    int left = (int)at;
+    return row[left] + (at - (float)left) * (row[TACHY_MIN(left + 1, w - 1)] - row[left]);
+}
+
+void flow_stretch(const float *from, int finest, int width, int height, int every, float *row, float *to)
+{
+    int w = width >> finest, h = height >> finest, n = (width + every - 1) / every;
     float scale = (float)(1 << finest), step = 1 / scale, first = 0.5f * step - 0.5f;
-    for (int y = 0; y < height; y++) {
+    bool one = finest && every == 1 << finest; // one of each of the level's pixels, all at the same place between two
+    for (int y = 0; y < height; y += every, to += n) {
         float at = TACHY_CLAMP((float)y * step + first, 0.0f, (float)(h - 1));
         int top = (int)at, low = TACHY_MIN(top + 1, h - 1);
         float b = at - (float)top;
         for (int x = 0; x < w; x++)
             row[x] = scale * (from[top * w + x] * (1 - b) + from[low * w + x] * b);
-        for (int x = 0; x < width; x++, to++) {
-            at = TACHY_CLAMP((float)x * step + first, 0.0f, (float)(w - 1));
-            int left = (int)at;
-            *to = row[left] + (at - (float)left) * (row[TACHY_MIN(left + 1, w - 1)] - row[left]);
+        int x = 0;
+        if (one) {
+            to[x++] = row[0];
+            for (; x < w; x++)
+                to[x] = row[x - 1] + (1 + first) * (row[x] - row[x - 1]);
         }
+        for (; x < n; x++)
+            to[x] = stretched(row, w, (float)(x * every) * step + first);
     }
 }
 
@@ -206,6 +218,6 @@ void tachy_flow_run(tachy_flow *f, const uint8_t *here, const uint8_t *there, fl
         swap(&f->u, &f->coarse_u);
         swap(&f->v, &f->coarse_v);
     }
-    flow_stretch(f->coarse_u, f->finest, f->width, f->height, f->weight, u); // the weights have done their work
-    flow_stretch(f->coarse_v, f->finest, f->width, f->height, f->weight, v);
+    flow_stretch(f->coarse_u, f->finest, f->width, f->height, 1, f->weight, u); // the weights have done their work
+    flow_stretch(f->coarse_v, f->finest, f->width, f->height, 1, f->weight, v);
 }

@@ -31,5 +31,6 @@ void tachy_flow_close(tachy_flow **f);
 // Number of levels to search, starting after *finest halvings of the picture; 0: it is smaller than a patch, and the
 // flow is 0.
 int flow_levels(int width, int height, enum tachy_flow_detail detail, int *finest);
-// A plane of the finest level, without gaps, at the pictures' size and in their pixels. `row`: scratch, a row of the level.
-void flow_stretch(const float *from, int finest, int width, int height, float *row, float *to);
+// A plane of the finest level, without gaps, at the pictures' size and in their pixels: of every `every`-th pixel of every such
+// row, from the first one on. `row`: scratch, a row of the level.
+void flow_stretch(const float *from, int finest, int width, int height, int every, float *row, float *to);

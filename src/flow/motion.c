@@ -3,15 +3,24 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { CELL = TACHY_MOTION_CELL, LEAST_CELLS = 4, BINS = 1024 };
-#define BIN 0.125          // pixels of a bin of the histogram
-#define STILL 0.5          // pixels
+enum { CELL = TACHY_MOTION_CELL, EVERY = TACHY_MOTION_EVERY, LEAST_CELLS = 4, BINS = 1024, BLOCK = 256 };
+#define BIN 0.125f         // pixels of a bin of the histogram
+#define STILL 0.5f         // pixels
 #define AGAINST 1.0        // pixels that a vector must differ from the camera's by, and
 #define AGAINST_SHARE 0.15 // as a share of the camera's own
 #define STEADY 0.001       // camera motion, as a share of the diagonal, below which a shot is static
 #define PURE 0.7           // share of one kind of motion from which a shot is of that kind
 
 static const double DEGREES = 180 / 3.14159265358979323846;
+
+static int taken(int n) { return (n + EVERY - 1) / EVERY; }
+
+void tachy_motion_take(const float *plane, int width, int height, float *to)
+{
+    for (int y = 0; y < height; y += EVERY)
+        for (int x = 0; x < width; x += EVERY)
+            *to++ = plane[(ptrdiff_t)y * width + x];
+}
 
 static int cells(int n) { return (n + CELL - 1) / CELL; }
 
@@ -27,13 +36,21 @@ static void lengths(struct tachy_motion *m, const float *u, const float *v, size
     static const double share = 0.95;
     size_t bin[BINS] = {0}, still = 0, below = 0;
     double sum = 0, su = 0, sv = 0;
-    for (size_t i = 0; i < n; i++) {
-        double length = sqrt((double)u[i] * (double)u[i] + (double)v[i] * (double)v[i]);
-        sum += length;
-        su += (double)u[i];
-        sv += (double)v[i];
-        still += length < STILL;
-        bin[(size_t)TACHY_MIN(length / BIN, BINS - 1)]++;
+    for (size_t i = 0; i < n; i += BLOCK) {
+        float length[BLOCK];
+        int at[BLOCK];
+        size_t k = TACHY_MIN(n - i, (size_t)BLOCK);
+        for (size_t j = 0; j < k; j++) {
+            length[j] = sqrtf(u[i + j] * u[i + j] + v[i + j] * v[i + j]);
+            at[j] = (int)TACHY_MIN(length[j] / BIN, (float)(BINS - 1));
+        }
+        for (size_t j = 0; j < k; j++) {
+            sum += (double)length[j];
+            su += (double)u[i + j];
+            sv += (double)v[i + j];
+            still += length[j] < STILL;
+            bin[at[j]]++;
+        }
     }
     m->mean = sum / (double)n;
     m->still = (double)still / (double)n;
@@ -42,7 +59,7 @@ static void lengths(struct tachy_motion *m, const float *u, const float *v, size
     for (int i = 0; i < BINS; i++) {
         below += bin[i];
         if ((double)below >= share * (double)n) {
-            m->p95 = (i + 0.5) * BIN;
+            m->p95 = (i + 0.5) * (double)BIN;
             return;
         }
     }
@@ -66,37 +83,53 @@ static enum tachy_shot shot_of(const struct tachy_camera_motion *c, int width, i
 
 struct field {
     const struct tachy_camera_motion *camera;
-    const float *u, *v;
-    int width, height, columns, rows;
+    const float *u, *v;  // of even rows and columns: wide x high
+    int width, height, wide, high, columns, rows;
     unsigned char *cell; // 1: moves
     int *todo;           // cells of a thing whose neighbours are to be looked at
 };
 
-// The vector minus the camera's; returns true if the rest is independent motion.
-static bool against(const struct field *f, int x, int y, double *u, double *v)
+// The camera's motion over a cell, to first order: of its first pixel, and what it changes by to the next one that is taken.
+struct over_cell {
+    float u, v, u_x, u_y, v_x, v_y;
+    float most; // squared length, from which a difference from it is independent motion
+};
+
+static struct over_cell over_cell(const double h[9], int x, int y)
 {
-    double cu, cv;
-    ptrdiff_t k = (ptrdiff_t)y * f->width + x;
-    tachy_camera_motion_at(f->camera, x, y, &cu, &cv);
-    *u = (double)f->u[k] - cu;
-    *v = (double)f->v[k] - cv;
-    double most = TACHY_MAX(AGAINST * AGAINST, AGAINST_SHARE * AGAINST_SHARE * (cu * cu + cv * cv));
-    return *u * *u + *v * *v > most;
+    double w = 1 / (h[6] * x + h[7] * y + h[8]), tx = (h[0] * x + h[1] * y + h[2]) * w, ty = (h[3] * x + h[4] * y + h[5]) * w;
+    double u = tx - x, v = ty - y;
+    return (struct over_cell){
+        (float)u, (float)v, (float)(EVERY * ((h[0] - tx * h[6]) * w - 1)), (float)(EVERY * (h[1] - tx * h[7]) * w),
+        (float)(EVERY * (h[3] - ty * h[6]) * w), (float)(EVERY * ((h[4] - ty * h[7]) * w - 1)),
+        (float)TACHY_MAX(AGAINST * AGAINST, AGAINST_SHARE * AGAINST_SHARE * (u * u + v * v))};
 }
 
-// Marks the cells of which more than half moves; returns the number of moving pixels.
+// How many of the cell's vectors move; *of: how many it has.
+static int moving_of(const struct field *f, int i, int j, int *of)
+{
+    enum { SIDE = CELL / EVERY };
+    int w = TACHY_MIN((int)SIDE, f->wide - i * SIDE), h = TACHY_MIN((int)SIDE, f->high - j * SIDE), n = 0;
+    const struct over_cell c = over_cell(f->camera->h, i * CELL, j * CELL);
+    for (int y = 0; y < h; y++) {
+        const ptrdiff_t at = (ptrdiff_t)(j * SIDE + y) * f->wide + i * SIDE;
+        for (int x = 0; x < w; x++) {
+            float u = f->u[at + x] - (c.u + (float)x * c.u_x + (float)y * c.u_y), v = f->v[at + x] - (c.v + (float)x * c.v_x + (float)y * c.v_y);
+            n += u * u + v * v > c.most;
+        }
+    }
+    *of = w * h;
+    return n;
+}
+
+// Marks the cells of which more than half moves; returns the number of moving vectors.
 static size_t mark(const struct field *f)
 {
     size_t all = 0;
     for (int j = 0; j < f->rows; j++)
         for (int i = 0; i < f->columns; i++) {
-            int x1 = TACHY_MIN((i + 1) * CELL, f->width), y1 = TACHY_MIN((j + 1) * CELL, f->height), n = 0;
-            for (int y = j * CELL; y < y1; y++)
-                for (int x = i * CELL; x < x1; x++) {
-                    double u, v;
-                    n += against(f, x, y, &u, &v);
-                }
-            f->cell[j * f->columns + i] = 2 * n > (x1 - i * CELL) * (y1 - j * CELL);
+            int of, n = moving_of(f, i, j, &of);
+            f->cell[j * f->columns + i] = 2 * n > of;
             all += (size_t)n;
         }
     return all;
@@ -112,10 +145,11 @@ static struct tachy_moving gather(const struct field *f, int at)
     f->todo[n++] = at;
     while (n) {
         int k = f->todo[--n], i = k % f->columns, j = k / f->columns;
+        int x = TACHY_MIN((i * CELL + CELL / 2) / EVERY, f->wide - 1), y = TACHY_MIN((j * CELL + CELL / 2) / EVERY, f->high - 1);
         double u, v;
-        against(f, TACHY_MIN(i * CELL + CELL / 2, f->width - 1), TACHY_MIN(j * CELL + CELL / 2, f->height - 1), &u, &v);
-        su += u;
-        sv += v;
+        tachy_camera_motion_at(f->camera, x * EVERY, y * EVERY, &u, &v);
+        su += (double)f->u[y * f->wide + x] - u;
+        sv += (double)f->v[y * f->wide + x] - v;
         t.cells++;
         t.x0 = TACHY_MIN(t.x0, i * CELL);
         t.y0 = TACHY_MIN(t.y0, j * CELL);
@@ -123,8 +157,8 @@ static struct tachy_moving gather(const struct field *f, int at)
         t.y1 = TACHY_MAX(t.y1, TACHY_MIN((j + 1) * CELL, f->height));
         const int side[4][2] = {{i - 1, j}, {i + 1, j}, {i, j - 1}, {i, j + 1}};
         for (int s = 0; s < 4; s++) {
-            int x = side[s][0], y = side[s][1], next = y * f->columns + x;
-            if (x >= 0 && x < f->columns && y >= 0 && y < f->rows && f->cell[next]) {
+            int column = side[s][0], row = side[s][1], next = row * f->columns + column;
+            if (column >= 0 && column < f->columns && row >= 0 && row < f->rows && f->cell[next]) {
                 f->cell[next] = 0;
                 f->todo[n++] = next;
             }
@@ -150,16 +184,16 @@ static void keep(struct tachy_motion *m, const struct tachy_moving *t)
 
 void tachy_motion_of(struct tachy_motion *m, const float *u, const float *v, int width, int height, void *scratch)
 {
-    struct field f = {.camera = &m->camera, .u = u, .v = v, .width = width, .height = height, .columns = cells(width),
-                      .rows = cells(height), .todo = scratch};
+    struct field f = {.camera = &m->camera, .u = u, .v = v, .width = width, .height = height, .wide = taken(width), .high = taken(height),
+                      .columns = cells(width), .rows = cells(height), .todo = scratch};
     int n = f.columns * f.rows;
-    size_t pixels = (size_t)width * (size_t)height;
+    size_t vectors = tachy_motion_vectors(width, height);
     f.cell = (unsigned char *)(f.todo + n);
     *m = (struct tachy_motion){0};
-    lengths(m, u, v, pixels);
-    tachy_camera_motion_of(&m->camera, u, v, width, height);
+    lengths(m, u, v, vectors);
+    tachy_camera_motion_of(&m->camera, u, v, width, height, EVERY);
     m->shot = shot_of(&m->camera, width, height);
-    m->moving = (double)mark(&f) / (double)pixels;
+    m->moving = (double)mark(&f) / (double)vectors;
     for (int i = 0; i < n; i++)
         if (f.cell[i]) {
             struct tachy_moving t = gather(&f, i);

@@ -4,7 +4,10 @@
 // Motion between two pictures, from the dense flow between them: its amount and direction, the camera's part, and what
 // moves against the camera.
 
-enum { TACHY_MOVING_MOST = 16, TACHY_MOTION_CELL = 8 };
+enum {
+    TACHY_MOVING_MOST = 16, TACHY_MOTION_CELL = 8,
+    TACHY_MOTION_EVERY = 2, // along each axis, the vector of one pixel of so many is looked at
+};
 
 // docs/motion.md has these numbers.
 enum tachy_shot { TACHY_SHOT_STATIC, TACHY_SHOT_PAN, TACHY_SHOT_TILT, TACHY_SHOT_ZOOM, TACHY_SHOT_ROLL, TACHY_SHOT_MIXED };
@@ -21,14 +24,20 @@ struct tachy_motion {
     double mean, p95;     // length of the vectors, pixels
     double direction;     // of their mean, degrees clockwise from "to the right", -180..180
     double coherence;     // length of their mean / mean of their lengths, 0..1; 1: all alike
-    double still;         // share of the pixels that move by less than half a pixel
-    double moving;        // share of the pixels that move against the camera
+    double still;         // share of those vectors that move by less than half a pixel
+    double moving;        // share of those vectors that move against the camera
     enum tachy_shot shot;
     int nb;
     struct tachy_moving thing[TACHY_MOVING_MOST]; // the largest first
 };
 
+// How many those are, and those of a plane of all pixels; `to` may be `plane`.
+static inline size_t tachy_motion_vectors(int width, int height)
+{
+    return (size_t)((width + TACHY_MOTION_EVERY - 1) / TACHY_MOTION_EVERY) * (size_t)((height + TACHY_MOTION_EVERY - 1) / TACHY_MOTION_EVERY);
+}
+void tachy_motion_take(const float *plane, int width, int height, float *to);
 // Bytes of scratch memory, aligned for int, that tachy_motion_of() needs.
 size_t tachy_motion_scratch(int width, int height);
-// u, v: dense, width x height, both at least 1.
+// u, v: of the pixels of even rows and columns, dense, of pictures of width x height, both at least 1.
 void tachy_motion_of(struct tachy_motion *m, const float *u, const float *v, int width, int height, void *scratch);

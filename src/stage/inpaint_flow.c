@@ -111,7 +111,7 @@ static int one_way(struct flow_worker *w, const tachy_frame *hole, const struct 
     tachy_flow_run(w->flow, here->data, there->data, uv, uv + n);
     *differs = difference(w, here, there, uv, uv + n);
     struct tachy_camera_motion camera;
-    tachy_camera_motion_of(&camera, uv, uv + n, here->width, here->height);
+    tachy_camera_motion_of(&camera, uv, uv + n, here->width, here->height, 1);
     add_camera(&camera, -1, uv, here->width, here->height);
     int err = fill_surfaces(uv, 2, w->grown, here->width, here->height);
     add_camera(&camera, 1, uv, here->width, here->height);

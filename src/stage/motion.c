@@ -1,20 +1,16 @@
 #include "stage/motion.h"
 
 #include "flow/flow.h"
-#include "model/digest.h"
 #include "stage/pair.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 // Motion of a frame since the previous one: values of the frame, and a region for each thing that moves against the
 // camera.
 
-enum { FLO_HEAD = 12 };
-
 struct motion_worker {
     tachy_flow *flow;
-    float *flo; // FLO_HEAD bytes, then u and v in turn, for files
+    void *flo; // for the cache
     float *u, *v;
     void *scratch;
 };
@@ -28,19 +24,17 @@ const struct tachy_option tachy_motion_options[] = {
 int tachy_motion_open(struct tachy_stage *st, const tachy_settings *s)
 {
     struct tachy_motion_stage *m = tachy_stage_priv(st);
-    const char *cache = tachy_settings_str(s, "motion.flow_cache");
-    if (!cache)
-        return TACHY_OK;
-    m->cache = tachy_asprintf("%s", cache);
-    return m->cache ? tachy_make_folders(cache, st->task->log) : TACHY_ERR_NOMEM;
+    return flow_cache_open(&m->cache, tachy_settings_str(s, "motion.flow_cache"), st->task->log);
 }
 
-void tachy_motion_close(struct tachy_stage *st) { tachy_free(((struct tachy_motion_stage *)tachy_stage_priv(st))->cache); }
+void tachy_motion_close(struct tachy_stage *st) { flow_cache_close(&((struct tachy_motion_stage *)tachy_stage_priv(st))->cache); }
 
 int tachy_motion_start(struct tachy_stage *st, struct tachy_video_info *video)
 {
     struct tachy_motion_stage *m = tachy_stage_priv(st);
     tachy_pair_size(st, &m->width, &m->height);
+    m->cache.width = m->width;
+    m->cache.height = m->height;
     m->scale_x = (double)video->width / m->width;
     m->scale_y = (double)video->height / m->height;
     return TACHY_OK;
@@ -68,9 +62,9 @@ static int worker_open(struct tachy_stage *st, int batch, void **worker)
     int err = tachy_flow_open(&w->flow, m->width, m->height, TACHY_FLOW_PICTURE);
     w->u = malloc(plane);
     w->v = malloc(plane);
-    w->flo = m->cache ? malloc(FLO_HEAD + 2 * plane) : NULL;
+    w->flo = m->cache.folder ? malloc(flow_cache_bytes(&m->cache)) : NULL;
     w->scratch = malloc(tachy_motion_scratch(m->width, m->height));
-    if (err == TACHY_OK && (!w->u || !w->v || !w->scratch || (m->cache && !w->flo)))
+    if (err == TACHY_OK && (!w->u || !w->v || !w->scratch || (m->cache.folder && !w->flo)))
         err = TACHY_ERR_NOMEM;
     if (err < 0)
         worker_close(w);
@@ -79,73 +73,21 @@ static int worker_open(struct tachy_stage *st, int batch, void **worker)
     return err;
 }
 
-// ---- Files of flow ----
-
-// The file of a pair's flow: named by what both pictures show. NULL: out of memory.
-static char *cache_path(const struct tachy_motion_stage *m, const struct tachy_pair *p)
+static int find_flow(struct tachy_motion_stage *m, struct motion_worker *w, const struct tachy_pair *p)
 {
-    static const char how[] = "flow 1"; // another one if the flow of the same pictures becomes another
-    size_t size = (size_t)m->width * (size_t)m->height;
-    int32_t extents[2] = {m->width, m->height};
-    struct AVSHA *d = digest_new();
-    char hex[65];
-    if (!d)
-        return NULL;
-    digest_add(d, how, sizeof(how));
-    digest_add(d, extents, sizeof(extents));
-    digest_add(d, p->before->data, size);
-    digest_add(d, p->here->data, size);
-    digest_hex(&d, hex);
-    return tachy_asprintf("%s/%s.flo", m->cache, hex);
-}
-
-static bool read_flow(const struct tachy_motion_stage *m, struct motion_worker *w, const char *path)
-{
-    size_t n = (size_t)m->width * (size_t)m->height, size, whole = FLO_HEAD + 2 * n * sizeof(float);
-    char *data;
-    int32_t head[2];
-    if (access(path, F_OK) < 0 || tachy_read_file(path, whole, &data, &size, NULL) < 0)
-        return false;
-    bool sound = size == whole && !memcmp(data, "PIEH", 4);
-    memcpy(head, sound ? data + 4 : (const char *)head, sizeof(head));
-    sound = sound && head[0] == m->width && head[1] == m->height;
-    for (size_t i = 0; i < n && sound; i++) {
-        memcpy(&w->u[i], data + FLO_HEAD + 8 * i, sizeof(float));
-        memcpy(&w->v[i], data + FLO_HEAD + 8 * i + 4, sizeof(float));
-    }
-    tachy_free(data);
-    return sound;
-}
-
-// The Middlebury format: "PIEH", width, height, then u and v of each pixel, little-endian.
-static void write_flow(struct tachy_stage *st, struct tachy_motion_stage *m, const struct motion_worker *w, const char *path)
-{
-    size_t n = (size_t)m->width * (size_t)m->height;
-    int32_t extents[2] = {m->width, m->height};
-    memcpy(w->flo, "PIEH", 4);
-    memcpy((char *)w->flo + 4, extents, sizeof(extents));
-    float *to = w->flo + FLO_HEAD / sizeof(float);
-    for (size_t i = 0; i < n; i++) {
-        to[2 * i] = w->u[i];
-        to[2 * i + 1] = w->v[i];
-    }
-    int err = tachy_write_file(path, w->flo, FLO_HEAD + 2 * n * sizeof(float), NULL);
-    if (err < 0 && !atomic_exchange(&m->told, true))
-        tachy_msg(st->task->log, TACHY_LOG_WARN, "motion: %s cannot be written (%s); the run goes on without keeping flow", path,
-                  tachy_err_name(err));
-}
-
-static int find_flow(struct tachy_stage *st, struct tachy_motion_stage *m, struct motion_worker *w, const struct tachy_pair *p)
-{
-    char *path = m->cache ? cache_path(m, p) : NULL;
-    if (m->cache && !path)
+    const size_t stride = (size_t)m->width;
+    char *path = NULL;
+    if (m->cache.folder && !(path = flow_cache_path(&m->cache, (struct flow_picture){p->before->data, (ptrdiff_t)stride},
+                                                    (struct flow_picture){p->here->data, (ptrdiff_t)stride})))
         return TACHY_ERR_NOMEM;
-    if (!path || !read_flow(m, w, path)) {
+    if (!path || !flow_cache_read(&m->cache, path, w->u, w->v)) {
         tachy_flow_run(w->flow, p->before->data, p->here->data, w->u, w->v);
         if (path)
-            write_flow(st, m, w, path);
+            flow_cache_write(&m->cache, path, w->u, w->v, w->flo);
     }
     tachy_free(path);
+    tachy_motion_take(w->u, m->width, m->height, w->u);
+    tachy_motion_take(w->v, m->width, m->height, w->v);
     return TACHY_OK;
 }
 
@@ -206,7 +148,7 @@ static int motion(struct tachy_stage *st, struct motion_worker *w, struct tachy_
     const struct tachy_pair *p = tachy_pair_of(st, item);
     if (!p->before)
         return TACHY_OK;
-    int err = find_flow(st, m, w, p);
+    int err = find_flow(m, w, p);
     if (err == TACHY_OK)
         tachy_motion_tell(st, item, w->u, w->v, w->scratch);
     return err;

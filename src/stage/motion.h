@@ -1,5 +1,6 @@
 #pragma once
 #include "flow/motion.h"
+#include "stage/flow_cache.h"
 #include "stage/stage_ops.h"
 
 // Shared by both forms of tachy_stage_motion.
@@ -7,10 +8,9 @@
 enum { MOTION_NAMED = 2 };
 
 struct tachy_motion_stage {
-    char *cache; // folder of .flo files; NULL: none
+    struct flow_cache cache;
     int width, height;
     double scale_x, scale_y; // frame pixels of one
-    _Atomic bool told; // that the cache cannot be written
 };
 
 // Per item.
@@ -23,5 +23,5 @@ extern const struct tachy_option tachy_motion_options[];
 int tachy_motion_open(struct tachy_stage *st, const tachy_settings *s);
 void tachy_motion_close(struct tachy_stage *st);
 int tachy_motion_start(struct tachy_stage *st, struct tachy_video_info *video);
-// The item's numbers and things, by its flow. scratch: tachy_motion_scratch().
+// The item's numbers and things, by its flow. u, v, scratch: as tachy_motion_of() says.
 void tachy_motion_tell(struct tachy_stage *st, struct tachy_item *item, const float *u, const float *v, void *scratch);

@@ -8,8 +8,8 @@
 const struct tachy_option tachy_luma_options[] = {
     {"motion.size", "motion-size", 0, TACHY_OPT_INT, "640", .max = 16384, .arg = "PIXELS", .group = "Motion",
      .help = "longest side of the pictures to compare; 0: the frames' own size"},
-    {"motion.flow_batch", NULL, 0, TACHY_OPT_INT, "8", .min = 1, .max = TACHY_PAIRS_MOST, .group = "Motion",
-     .help = "pairs of frames that a GPU compares at once per worker"},
+    {"motion.flow_batch", NULL, 0, TACHY_OPT_INT, "32", .min = 1, .max = TACHY_PAIRS_MOST, .group = "Motion",
+     .help = "pairs of frames that a GPU compares at once per worker; fewer of large pictures, by its memory"},
     {0},
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 #include "stage/stages.h"
 
-enum { TACHY_PAIRS_MOST = 8 }; // that a GPU compares at once for a worker
+enum { TACHY_PAIRS_MOST = 32 }; // that a GPU compares at once for a worker
 
 // Pairs of consecutive frames, for stages that compare them. Any worker computes a frame's luma; an ordered stage then
 // only hands each frame the luma of the one before, so that the comparison itself need not be in order.

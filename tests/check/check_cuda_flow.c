@@ -88,7 +88,7 @@ static void compare(struct check *c, const struct pairs *p, int pair)
     tachy_flow_close(&f);
     check_gpu_get(c, level, flow_cuda_result(&p->f, p->memory, pair), 2 * small * sizeof(float));
     for (int i = 0; i < 2; i++)
-        flow_stretch(level + (size_t)i * small, p->f.finest, w, h, row, got + (size_t)i * n);
+        flow_stretch(level + (size_t)i * small, p->f.finest, w, h, 1, row, got + (size_t)i * n);
     for (size_t i = 0; i < 2 * n; i++)
         if (!(want[i] == got[i])) {
             differ++;

@@ -111,5 +111,27 @@ TEST(sizes_that_are_none_are_refused)
     tachy_flow_close(&f);
 }
 
+// Each pixel's, computed alone, is what a plane of all has there.
+TEST(part_of_a_plane_is_that_of_the_whole)
+{
+    static const int sizes[][3] = {{320, 180, 1}, {321, 181, 1}, {322, 179, 1}, {64, 33, 0}, {65, 9, 0}};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(sizes); i++) {
+        int w = sizes[i][0], h = sizes[i][1], finest = sizes[i][2], lw = w >> finest, lh = h >> finest, differ = 0;
+        size_t n = (size_t)w * (size_t)h;
+        float *level = malloc((size_t)lw * (size_t)lh * sizeof(float)), *row = malloc((size_t)w * sizeof(float));
+        float *whole = malloc(n * sizeof(float)), *part = malloc(n * sizeof(float)), *at = part;
+        for (int k = 0; k < lw * lh; k++)
+            level[k] = (float)(rand() % 20001 - 10000) / 777;
+        flow_stretch(level, finest, w, h, 1, row, whole);
+        flow_stretch(level, finest, w, h, 2, row, part);
+        for (int y = 0; y < h; y += 2)
+            for (int x = 0; x < w; x += 2)
+                differ += *at++ != whole[y * w + x];
+        CHECK_INT(differ, 0);
+        free(level), free(row), free(whole), free(part);
+    }
+}
+
 TEST_MAIN(TEST_CASE(a_shift_is_found), TEST_CASE(a_zoom_is_found_and_brightness_does_not_matter),
-          TEST_CASE(every_size_gives_numbers), TEST_CASE(sizes_that_are_none_are_refused))
+          TEST_CASE(every_size_gives_numbers), TEST_CASE(sizes_that_are_none_are_refused),
+          TEST_CASE(part_of_a_plane_is_that_of_the_whole))

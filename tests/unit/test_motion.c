@@ -38,7 +38,12 @@ static void add(struct scene *s, int x0, int y0, int x1, int y1, float u, float 
         }
 }
 
-static void find(struct scene *s) { tachy_motion_of(&s->found, s->u, s->v, W, H, s->scratch); }
+static void find(struct scene *s)
+{
+    tachy_motion_take(s->u, W, H, s->u);
+    tachy_motion_take(s->v, W, H, s->v);
+    tachy_motion_of(&s->found, s->u, s->v, W, H, s->scratch);
+}
 
 static void scene_free(struct scene *s) { free(s->u), free(s->v), free(s->scratch); }
 
