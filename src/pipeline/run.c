@@ -169,11 +169,11 @@ static void report_progress(struct run *r, struct progress_state *ps, bool last)
         atomic_store(&r->readers.stop, true);
 }
 
-// Frames that the workers have worked on. On the CPU they count before what is written of them, which waits for its turn: with several
-// decoders that comes in bursts.
+// Frames that the workers have worked on. They count before what is written of them, which waits for its turn: with several
+// decoders that comes in bursts, and on a GPU results are copied to the host only shortly before their turn.
 static int64_t worked(const struct run *r)
 {
-    return atomic_load(r->stream->sched.on_gpu ? &r->stream->nb_done : &r->stream->nb_worked);
+    return atomic_load(&r->stream->nb_worked);
 }
 
 // Time does not pass for the search while the run is held.
