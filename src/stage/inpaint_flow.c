@@ -1,20 +1,28 @@
 #include "flow/camera_motion.h"
 #include "flow/flow.h"
+#include "flow/flow_gpu.h"
 #include "inpaint/parts.h"
 #include "stage/hole.h"
 #include "stage/pair.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <tachy/gpu.h>
 
 // Flow between a frame and the previous one, both ways. Motion inside a hole belongs to the removed object: it is
-// replaced by the camera's motion plus the smoothest surface through other motion around the hole. In any order.
+// replaced by the camera's motion plus the smoothest surface through other motion around the hole. In any order. With --device cuda a GPU
+// computes the flow; pictures and the rest stay on the host.
 
 enum { AROUND = 20, AROUND_LEAST = 8 }; // of the longer side, around a hole: flow there knows of what moves in it
 static const float SCENE = 28; // mean difference of luma between a frame and the one before, moved, of another scene
 
+struct flow_stage {
+    struct tachy_gpu *gpu; // NULL: the CPU computes the flow
+};
+
 struct flow_worker {
-    tachy_flow *flow;
+    tachy_flow *flow;      // one of the two
+    struct flow_gpu *there;
     uint8_t *hole, *grown, *rows;
 };
 
@@ -22,6 +30,7 @@ static void worker_close(void *worker)
 {
     struct flow_worker *w = worker;
     tachy_flow_close(&w->flow);
+    flow_gpu_close(&w->there);
     free(w->hole);
     free(w->grown);
     free(w->rows);
@@ -37,7 +46,8 @@ static int worker_open(struct tachy_stage *st, int batch, void **worker)
         return TACHY_ERR_NOMEM;
     tachy_pair_size(st, &width, &height);
     size_t n = (size_t)width * (size_t)height;
-    int err = tachy_flow_open(&w->flow, width, height, TACHY_FLOW_PICTURE);
+    struct tachy_gpu *gpu = ((const struct flow_stage *)tachy_stage_priv(st))->gpu;
+    int err = gpu ? flow_gpu_open(&w->there, gpu, width, height, st->task->log) : tachy_flow_open(&w->flow, width, height, TACHY_FLOW_PICTURE);
     w->hole = malloc(n);
     w->grown = malloc(n);
     w->rows = malloc(n);
@@ -49,6 +59,23 @@ static int worker_open(struct tachy_stage *st, int batch, void **worker)
         *worker = w;
     return err;
 }
+
+static int open(struct tachy_stage *st, const tachy_settings *s)
+{
+    struct flow_stage *f = tachy_stage_priv(st);
+    int ids[TACHY_MAX_GPUS], n = 0, err = st->task->offloads ? tachy_gpus_asked(s, ids, &n, st->task->log) : TACHY_OK;
+    if (err < 0 || !n)
+        return err;
+    if (n > 1)
+        return tachy_fail(st->task->log, TACHY_ERR_UNSUPPORTED, "%s: frames stay on the CPU here, and flow is computed on one GPU: name it "
+                          "with --gpu-id in place of --gpus", st->task->name);
+    err = tachy_gpu_open(&f->gpu, ids[0], NULL, st->task->log);
+    if (err < 0)
+        return tachy_fail(st->task->log, err, "--device cuda: GPU %d cannot be used", ids[0]);
+    return tachy_cuda_need(&f->gpu->device, st->task->log);
+}
+
+static void close(struct tachy_stage *st) { tachy_gpu_unref(&((struct flow_stage *)tachy_stage_priv(st))->gpu); }
 
 static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
@@ -102,13 +129,14 @@ static void add_camera(const struct tachy_camera_motion *c, float share, float *
         }
 }
 
-// u and v one after the other.
+// u and v one after the other; from a GPU they are there.
 static int one_way(struct flow_worker *w, const tachy_frame *hole, const struct tachy_luma *here, const struct tachy_luma *there, float *uv,
                    float *differs)
 {
     size_t n = (size_t)here->width * (size_t)here->height;
     shrink(w, hole, here->width, here->height);
-    tachy_flow_run(w->flow, here->data, there->data, uv, uv + n);
+    if (w->flow)
+        tachy_flow_run(w->flow, here->data, there->data, uv, uv + n);
     *differs = difference(w, here, there, uv, uv + n);
     struct tachy_camera_motion camera;
     tachy_camera_motion_of(&camera, uv, uv + n, here->width, here->height, 1);
@@ -133,7 +161,9 @@ static int both_ways(struct tachy_stage *st, struct flow_worker *w, struct tachy
     f->back_v = f->back_u + n;
     f->on_u = f->back_v + n;
     f->on_v = f->on_u + n;
-    int err = one_way(w, h->here, p->here, p->before, f->back_u, &differs);
+    int err = w->there ? flow_gpu_run(w->there, p->here->data, p->before->data, f->back_u, f->on_u) : TACHY_OK;
+    if (err == TACHY_OK)
+        err = one_way(w, h->here, p->here, p->before, f->back_u, &differs);
     f->known = err == TACHY_OK && differs < SCENE;
     if (f->known)
         err = one_way(w, h->before, p->before, p->here, f->on_u, &differs);
@@ -151,7 +181,10 @@ static void item_close(void *item) { free(((struct tachy_inpaint_flow *)item)->b
 const struct tachy_stage_ops tachy_stage_inpaint_flow = {
     .name = "flow",
     .remedy = "compare smaller pictures (--motion-size 320)",
+    .priv_size = sizeof(struct flow_stage),
     .item_size = sizeof(struct tachy_inpaint_flow),
+    .open = open,
+    .close = close,
     .start = start,
     .worker_open = worker_open,
     .worker_close = worker_close,

@@ -22,14 +22,6 @@ static const struct tachy_task_stage *choose(const tachy_settings *s)
     return tachy_settings_list(s, "inpaint.hole", &holes) && !tachy_settings_bool(s, "inpaint.people") ? named : stages;
 }
 
-static int check(const tachy_settings *s, const struct tachy_log *log)
-{
-    if (choose(s) == named && !tachy_settings_str(s, "inpaint.network") && !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
-        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "inpaint runs on the CPU if no network finds people or fills (--people, --fill): "
-                          "leave --device cuda out");
-    return TACHY_OK;
-}
-
 static const struct tachy_example examples[] = {
     {"tachy inpaint --hole 40,30,160,60 in.mp4", "writes in.inpaint.mp4 without what is in that rectangle, a logo for instance"},
     {"tachy inpaint street.mp4 -o empty.mp4", "without people, where the camera or they move enough to show what is behind them"},
@@ -51,5 +43,4 @@ const struct tachy_task_ops tachy_task_inpaint = {
     .stages = stages,
     .choose = choose,
     .mends = true,
-    .check = check,
 };
