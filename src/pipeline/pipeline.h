@@ -333,9 +333,14 @@ void pipeline_give_up(tachy_stream *s, struct pipeline_slot *slot);
 
 // ---- pipeline_batch.c ----
 
-// Under `join`. The batcher of the task's model; NULL if the batch is one or the model takes one picture per run.
+// Under `join`. The batcher of the task's model, whose stage is `batched` then; NULL if the batch is one or the model takes one picture
+// per run.
 int pipeline_batch_get(struct tachy_pipeline *p, tachy_task *task, struct pipeline_batcher **out);
 void pipeline_batch_put(struct tachy_pipeline *p, struct pipeline_batcher *b);
+// True if its batches do not wait for more pieces (TACHY_STAGE_PROMPT); NULL: false.
+bool pipeline_batch_prompt(const struct pipeline_batcher *b);
+// The item's regions that the stage of span k, which batches, is to run for: a bit for each; 0: none.
+unsigned pipeline_batch_regions(const tachy_stream *s, int k, const struct tachy_item *item);
 // Hands an item to the batcher of its span; it comes back as a job of the next span, also if that fails.
 void pipeline_batch_submit(tachy_stream *s, int64_t seq);
 // The stream has ended: its items wait for no others.

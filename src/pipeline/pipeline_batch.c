@@ -11,6 +11,9 @@
 //
 // If all streams are live, each has one frame at a time: a batch is full when it has one of each. If only one is there, or a run
 // for several pictures is slower than a run for each, the workers run the stage themselves.
+//
+// A stage on a device that is prompt (TACHY_STAGE_PROMPT) has one thread, which takes what is there when its last batch is done: pieces
+// come together while the device is busy, and nobody waits for one that is not there.
 
 enum { QUIET_S = 10 }; // without a shortage of memory, before larger batches are tried again
 
@@ -26,7 +29,7 @@ struct pipeline_batcher {
     int nb_engines, most;
     void **engine;           // the stage's objects for batches, one for each thread of the batcher
     struct tachy_prof **prof; // the same
-    int64_t timeout_us;      // that a piece waits for others
+    int64_t timeout_us;      // that a piece waits for others; -1: it does not
     pthread_mutex_t lock;    // guards the rest
     struct tachy_backoff backoff;
     int degraded; // streams that ask for batches of half the size
@@ -53,6 +56,17 @@ static void item_back(tachy_stream *s, int64_t seq)
     if (--s->busy == 0 && leaving)
         pthread_cond_broadcast(&p->left_one);
     pthread_mutex_unlock(&p->lock);
+}
+
+bool pipeline_batch_prompt(const struct pipeline_batcher *b) { return b && b->timeout_us < 0; }
+
+unsigned pipeline_batch_regions(const tachy_stream *s, int k, const struct tachy_item *item)
+{
+    const tachy_task *t = s->bind->task;
+    if (!(t->stage[s->span[k].first]->flags & TACHY_STAGE_REGIONS))
+        return 1;
+    const unsigned all = (1u << tachy_item_regions(item, t->eyes)) - 1;
+    return item->nobody ? 0 : all & ~item->reuse;
 }
 
 // Number of a stream in the batcher.
@@ -246,20 +260,18 @@ void pipeline_batch_submit(tachy_stream *s, int64_t seq)
 {
     struct tachy_pipeline *p = s->pipeline;
     struct pipeline_slot *slot = pipeline_slot(s, seq);
-    int eyes = tachy_item_regions(&slot->item, s->bind->task->eyes), err = TACHY_OK, left = 0;
-    for (int eye = 0; eye < eyes; eye++)
-        left += !(slot->item.reuse >> eye & 1);
-    const unsigned reuse = slot->item.reuse; // the item may be gone once all eyes are submitted
+    const unsigned regions = pipeline_batch_regions(s, slot->span, &slot->item); // the item may be gone once all are submitted
+    int err = TACHY_OK;
     const int64_t timeout_us = patience(s, &slot->item);
     slot->item.arrived = tachy_ticks();
     slot->batched = true;
     atomic_store(&slot->batch_err, TACHY_OK);
-    atomic_store(&slot->eyes_left, left);
+    atomic_store(&slot->eyes_left, __builtin_popcount(regions));
     pthread_mutex_lock(&p->lock);
     s->busy++;
     pthread_mutex_unlock(&p->lock);
-    for (int eye = 0; eye < eyes; eye++) {
-        if (reuse >> eye & 1)
+    for (int eye = 0; regions >> eye; eye++) {
+        if (!(regions >> eye & 1))
             continue;
         slot->eye[eye] = (struct pipeline_eye){.stream = s, .seq = seq, .region = eye};
         if (err == TACHY_OK)
@@ -328,8 +340,9 @@ static int open_batcher(struct pipeline_batcher **out, struct tachy_pipeline *p,
     b->step = st->step;
     b->item_at = st->item_at;
     b->most = p->batch;
-    b->nb_engines = p->nb_workers;
-    b->timeout_us = TACHY_DEF(p->batch_timeout_us, 5000);
+    const bool prompt = st->flags & TACHY_STAGE_PROMPT;
+    b->nb_engines = prompt ? 1 : p->nb_workers;
+    b->timeout_us = prompt ? -1 : TACHY_DEF(p->batch_timeout_us, TACHY_BATCH_TIMEOUT_US);
     b->key = strdup(st->batch_key);
     tachy_backoff_init(&b->backoff, b->most, QUIET_S * (uint64_t)1000000000);
     int err = b->key ? open_engines(b, st) : TACHY_ERR_NOMEM;
@@ -374,7 +387,7 @@ int pipeline_batch_get(struct tachy_pipeline *p, tachy_task *task, struct pipeli
         return TACHY_OK;
     }
     struct tachy_stage *st = p->batch > 1 ? find_stage(task) : NULL;
-    if (!st && p->batch > 1 && !task->devices && tachy_task_flag(task, 0, TACHY_STAGE_MODEL))
+    if (!st && p->batch > 1 && (!task->devices || follows(task)) && tachy_task_flag(task, 0, TACHY_STAGE_MODEL))
         tachy_msg(p->log, TACHY_LOG_INFO, "%s: takes one picture at a time%s, so batches of %d become batches of 1", task->name,
                   follows(task) ? ", since what it looks at follows from the frame before" : "", p->batch);
     if (!st)
@@ -398,6 +411,7 @@ int pipeline_batch_get(struct tachy_pipeline *p, tachy_task *task, struct pipeli
         pthread_mutex_unlock(&p->list);
     }
     b->binds++;
+    st->batched = true;
     *out = b;
     return TACHY_OK;
 }

@@ -17,8 +17,11 @@ static bool same_input(const struct tachy_video_info *a, const struct tachy_vide
            a->transparent == b->transparent;
 }
 
-static void close_bind(struct pipeline_bind *b)
+static void close_bind(struct tachy_pipeline *p, struct pipeline_bind *b)
 {
+    pipeline_batch_put(p, b->batcher);
+    for (int i = 0; i < b->task->nb_stages; i++)
+        b->task->stage[i]->batched = false;
     for (int i = 0; b->worker && i < b->nb_workers; i++)
         tachy_task_worker_close(b->task, b->worker[i].of);
     tachy_task_worker_close(b->task, b->spare.of);
@@ -46,11 +49,13 @@ static int open_bind(struct pipeline_bind **out, struct tachy_pipeline *p, tachy
     int err = b->worker ? tachy_stages_start(task, input, &b->output) : TACHY_ERR_NOMEM;
     if (err == TACHY_OK) {
         tachy_task_count(task, p->steps);
-        err = tachy_task_worker_open(task, b->spare.of);
+        err = pipeline_batch_get(p, task, &b->batcher);
     }
+    if (err == TACHY_OK)
+        err = tachy_task_worker_open(task, b->spare.of);
     b->spare.open = err == TACHY_OK;
     if (err < 0) {
-        close_bind(b);
+        close_bind(p, b);
         return err;
     }
     *out = b;
@@ -74,11 +79,6 @@ int pipeline_bind_get(struct tachy_pipeline *p, tachy_task *task,
         int err = open_bind(&b, p, task, input);
         if (err < 0)
             return err;
-        err = pipeline_batch_get(p, task, &b->batcher);
-        if (err < 0) {
-            close_bind(b);
-            return err;
-        }
         b->next = p->binds;
         p->binds = b;
     }
@@ -95,8 +95,7 @@ void pipeline_bind_put(struct tachy_pipeline *p, struct pipeline_bind *b)
     while (*link != b)
         link = &(*link)->next;
     *link = b->next;
-    pipeline_batch_put(p, b->batcher);
-    close_bind(b);
+    close_bind(p, b);
 }
 
 int pipeline_bind_worker(struct pipeline_bind *b, int index, void *const **worker)

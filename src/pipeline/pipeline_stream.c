@@ -77,7 +77,7 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
     for (int i = 0; i < b->task->nb_stages; i++)
         group = TACHY_MAX(group, b->task->stage[i]->group);
     s->group = sched_group(group, b->batcher || b->task->save, PIPELINE_BATCH);
-    s->turns = sched_turns(s->group, b->batcher || b->task->save, on_gpu);
+    s->turns = sched_turns(s->group, (b->batcher && !pipeline_batch_prompt(b->batcher)) || b->task->save, on_gpu);
     s->sched = (struct sched_stream){
         .in_bytes = (int64_t)tachy_frame_bytes(in->format, in->width, in->height),
         .out_bytes = out->format && writes_pictures(b->task) ? (int64_t)tachy_frame_bytes(out->format, out->width, out->height) : 0,

@@ -91,12 +91,6 @@ static void keep_head(struct tachy_item *item)
     memset(item->head.data, 0, sizeof(item->head.data));
 }
 
-// No network sees it: its result is taken over, or is empty.
-static bool runs_nothing(const tachy_stream *s, const struct tachy_item *item)
-{
-    return item->nobody || item->reuse == (1u << s->bind->task->eyes) - 1;
-}
-
 // ---- Items that a worker carries together ----
 
 // Items of one stream at one span; items that are finished or parked leave the group. A single item is a group of one.
@@ -184,9 +178,9 @@ static bool was_run(struct group *g, int i)
     int err = slot->batched ? atomic_load(&slot->batch_err) : TACHY_OK;
     if (err < 0)
         pipeline_item_failed(g->s, g->seq[i], st->ops->name, err);
-    int regions = tachy_item_regions(g->item[i], g->s->bind->task->eyes);
-    for (int r = 0; r < regions && g->s->figures && err == TACHY_OK && slot->batched; r++)
-        if (!(g->item[i]->reuse >> r & 1)) // the batch's own thread has counted it for all streams
+    unsigned regions = pipeline_batch_regions(g->s, g->k - 1, g->item[i]);
+    for (int r = 0; regions >> r && g->s->figures && err == TACHY_OK && slot->batched; r++)
+        if (regions >> r & 1) // the batch's own thread has counted it for all streams
             tachy_prof_add(g->s->figures[g->w->index], st->step,
                            (struct tachy_prof_item){g->item[i]->result.frame_id, g->item[i]->stream},
                            slot->eye[r].start, slot->eye[r].end, slot->eye[r].wait);
@@ -253,7 +247,7 @@ static void run_carried(struct group *g)
     g->waited = false;
     for (int i = 0; i < g->n; i += g->s->group)
         run_stages(g, i, TACHY_MIN(g->n - i, g->s->group));
-    for (int i = 0; i < g->n && !span_of(g)->writes; i++) { // with what others gave back, one by one
+    for (int i = 0; i < g->n && g->k < g->s->worked_at; i++) { // with what others gave back, one by one
         if (g->err[i] != TACHY_ERR_NOMEM || !tachy_memory_shrink(g->s->pipeline->memory, TACHY_HOST, SIZE_MAX))
             continue;
         g->err[i] = TACHY_OK;
@@ -367,7 +361,7 @@ static int run_span(struct group *g, int64_t next[])
 static bool stays_with_batch(struct group *g, int i)
 {
     slot_of(g, i)->batched = false;
-    if (runs_nothing(g->s, g->item[i]) || pipeline_batch_alone(g->s))
+    if (!pipeline_batch_regions(g->s, g->k, g->item[i]) || pipeline_batch_alone(g->s))
         return true;
     pipeline_batch_submit(g->s, g->seq[i]);
     return false;
@@ -436,11 +430,9 @@ static void stay(struct group *g, int k, const int64_t next[], int n)
 // In the span of batches: those members that join none.
 static void run_alone(struct group *g)
 {
-    const unsigned all = (1u << g->s->bind->task->eyes) - 1;
     int regions = 0, n = g->n;
     for (int i = 0; i < n; i++)
-        if (!runs_nothing(g->s, g->item[i]))
-            regions += g->item[i]->nb_parts ? g->item[i]->nb_parts : __builtin_popcount(all & ~g->item[i]->reuse);
+        regions += __builtin_popcount(pipeline_batch_regions(g->s, g->k, g->item[i]));
     if (!regions)
         return;
     uint64_t start = tachy_ticks();

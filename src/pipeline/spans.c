@@ -32,14 +32,16 @@ int pipeline_spans(const tachy_task *t, bool batched, bool copies, struct pipeli
     bool writes = false; // a span that does is there
     for (int i = 0; i < t->nb_stages; i++) {
         enum pipeline_span_kind kind = kind_of(t->stage[i], batched);
-        bool first_writes = !writes && t->stage[i]->flags & TACHY_STAGE_WRITES && kind == SPAN_CARRIED;
+        bool first_writes = !writes && t->stage[i]->flags & TACHY_STAGE_WRITES && kind != SPAN_ORDERED;
         bool goes_on = n && span[n - 1].kind == kind && kind != SPAN_BATCHED && !first_writes && i != copied + 1 &&
                        !t->stage[i]->ahead && !(t->stage[i]->flags & TACHY_STAGE_APART);
         if (i == copied + 1 && kind != SPAN_ORDERED)
             span[n++] = (struct pipeline_span){SPAN_ORDERED, i, i, .copies = true};
+        if (first_writes && kind == SPAN_BATCHED) // where items wait until they are near
+            span[n++] = (struct pipeline_span){SPAN_CARRIED, i, i, .writes = true};
         if (!goes_on)
             span[n++] = (struct pipeline_span){
-                kind, i, i, .writes = first_writes, .copies = i == copied + 1 && kind == SPAN_ORDERED};
+                kind, i, i, .writes = first_writes && kind == SPAN_CARRIED, .copies = i == copied + 1 && kind == SPAN_ORDERED};
         span[n - 1].ahead = TACHY_MAX(span[n - 1].ahead, t->stage[i]->ahead);
         span[n - 1].end = i + 1;
         writes = writes || first_writes;

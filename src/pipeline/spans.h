@@ -19,7 +19,7 @@ struct pipeline_span {
     bool own;       // ordered: it needs no worker's object, so its time is nobody's
 };
 
-enum { PIPELINE_SPANS = TACHY_MAX_STAGES + 2 };
+enum { PIPELINE_SPANS = TACHY_MAX_STAGES + 3 };
 
 // `batched`: stages that batch do. `copies`: results may be taken over. Returns how many spans, 1..PIPELINE_SPANS.
 int pipeline_spans(const tachy_task *t, bool batched, bool copies, struct pipeline_span span[PIPELINE_SPANS]);

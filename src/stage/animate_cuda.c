@@ -188,7 +188,8 @@ static int paint(struct device_group *p, struct tachy_item *item, tachy_frame *s
     device_kernels(p->g);
     err = made ? paste(p, of, from, made, side, surface) : paint_mesh(p, of, from, surface);
     device_kernels_end(p->g, 2 * device_bytes(surface));
-    return err;
+    int kept = made ? neural_read_made(p, item) : TACHY_OK; // also after a failure
+    return err < 0 ? err : kept;
 }
 
 // ---- The stage

@@ -51,6 +51,51 @@ int family_net_open(struct family_net *n, const struct tachy_family *f, enum tac
     return err == TACHY_ERR_MISMATCH ? tachy_fail(log, err, "%s: takes or gives other numbers than float32", n->file) : err;
 }
 
+static bool all_have(const struct tachy_io *io, int n, int pictures)
+{
+    bool all = true;
+    for (int i = 0; i < n; i++)
+        all = all && io[i].spec.rank && io[i].spec.shape[0] == pictures;
+    return all;
+}
+
+static bool all_have_one(const struct tachy_tensor *t, int n)
+{
+    bool all = true;
+    for (int i = 0; i < n; i++)
+        all = all && t[i].rank && t[i].shape[0] == 1;
+    return all;
+}
+
+int family_net_open_batch(const struct family_net *n, int pictures, const struct tachy_engine_setup *setup, tachy_engine **out)
+{
+    struct tachy_io shapes[TACHY_MAX_IO];
+    const struct tachy_io *in, *outs;
+    struct tachy_engine_params p = tachy_engine_setup_params(setup);
+    *out = NULL;
+    if (!all_have_one(n->in, n->nb_in) || !all_have_one(n->out, n->nb_out))
+        return TACHY_ERR_MISMATCH;
+    for (int i = 0; i < n->nb_in; i++) {
+        shapes[i] = (struct tachy_io){n->ins[i].name, n->in[i]};
+        shapes[i].spec.shape[0] = pictures;
+    }
+    p.model_path = n->file;
+    p.settle = true;
+    p.log = n->log;
+    p.batch_max = pictures;
+    p.shapes = shapes;
+    p.nb_shapes = n->nb_in;
+    int err = tachy_engine_open(out, &p);
+    if (err < 0)
+        return err;
+    int nb_in = tachy_engine_inputs(*out, &in), nb_out = tachy_engine_outputs(*out, &outs);
+    bool all = all_have(in, nb_in, pictures) && all_have(outs, nb_out, pictures) &&
+               tachy_engine_on_device(*out) == tachy_engine_on_device(n->engine);
+    if (!all)
+        tachy_engine_close(out);
+    return all ? TACHY_OK : TACHY_ERR_MISMATCH;
+}
+
 static int find(const struct family_net *n, const struct tachy_io *io, const struct tachy_tensor *t, int nb, const char *name, int64_t elements)
 {
     int at = -1;

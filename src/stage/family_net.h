@@ -21,6 +21,9 @@ struct family_net {
 int family_net_open(struct family_net *n, const struct tachy_family *f, enum tachy_role role, const struct tachy_engine_setup *setup,
                     const struct tachy_log *log);
 void family_net_close(struct family_net *n);
+// Opens an engine of the network `n`, which is open with that setup, for so many pictures per run: its tensors are those of `n` with
+// another first extent. TACHY_ERR_MISMATCH: it takes one picture per run.
+int family_net_open_batch(const struct family_net *n, int pictures, const struct tachy_engine_setup *setup, tachy_engine **out);
 
 // The number of an input or output by name, the only one if `name` is NULL. Negative, logged: it is not there, or has another number
 // of elements than `elements`; 0: it may have any.

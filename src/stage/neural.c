@@ -197,6 +197,7 @@ bool neural_wants(struct tachy_stage *st, const struct tachy_item *item, tachy_f
     const struct tachy_region *driver = drive_region(item);
     const struct drive_item *rest = tachy_stage_item(tachy_stage_before(st, "drive"), item);
     to->on = atomic_load(&of->dial.value) != 0;
+    to->look = &of->look[rest->portrait->number];
     to->seen = driver && (to->on || rest->rests);
     if (to->seen)
         track_face_points(driver, point);
@@ -250,7 +251,7 @@ static void relate_run(struct tachy_stage *st, void *worker, void *state, const 
     const struct neural *all = tachy_stage_priv(of);
     struct neural_item *item = tachy_stage_item(of, pieces[0].item);
     const struct drive_item *drive = tachy_stage_item(tachy_stage_before(st, "drive"), pieces[0].item);
-    const struct neural_look *look = &all->look[drive->portrait->number];
+    const struct neural_look *look = item->look;
     struct relate_state none = {0}, *s = state ? state : &none;
     if (!item->on && !item->seen)
         return;
@@ -428,7 +429,7 @@ static int generate(struct tachy_stage *st, struct neural_maker *m, struct tachy
     struct neural_item *keys = tachy_stage_item(tachy_stage_before(st, "keypoints"), item);
     if (!keys->on)
         return TACHY_OK;
-    int err = make(m, &n->look[of->portrait->number], keys->placed);
+    int err = make(m, keys->look, keys->placed);
     if (err == TACHY_OK)
         err = tachy_frame_pool_get(own->pool, &item->out);
     if (err < 0)

@@ -25,9 +25,14 @@ struct neural {
 // An item's, from the stage `keypoints` on.
 struct neural_item {
     bool on; // networks paint it
+    const struct neural_look *look; // the portrait that is shown
     struct tachy_keypoints keys;
     bool seen;
     float placed[TACHY_KEYPOINTS][3]; // of the portrait
+    // On a device: the portrait's features, and the picture that a batch has made of the item, `side` pixels wide. NULL: none did.
+    void *features;
+    tachy_frame *made;
+    int side;
 };
 
 // The motion network's outputs.
@@ -73,7 +78,31 @@ int neural_paste(struct tachy_face_paste *p, const struct neural *n, const struc
 
 static inline struct neural *neural_of(const struct tachy_stage *st) { return tachy_stage_priv(tachy_stage_before(st, "keypoints")); }
 
-// neural_cuda.c: the picture that networks have made of the item, in the memory of the worker that has it: 3 x *side x *side floats.
-// NULL: the mesh paints it.
+// ---- On devices
+
 struct device_group;
+
+// Where tensors lie: `mem` of device `ordinal`.
+struct neural_place {
+    struct tachy_memory *memory;
+    enum tachy_mem mem;
+    int ordinal;
+    const struct tachy_log *log;
+};
+// neural_cuda.c: a block for all that a network takes and gives of so many pictures, each at a multiple of DEVICE_ALIGN. What is lent has
+// none. The tensors are the first picture's.
+int neural_tensors_there(const struct neural_place *at, struct family_net *n, int pictures, struct tachy_block *b);
+
+// neural_batch.c: `worker_open` with a batch, `run` and `worker_close` of the stage `generate` on devices.
+struct neural_batch;
+int neural_batch_open(struct tachy_stage *st, int most, struct neural_batch **out);
+void neural_batch_run(struct neural_batch *b, struct tachy_stage *st, const struct tachy_piece pieces[], int n, int err[]);
+void neural_batch_close(struct neural_batch *b);
+// What the executor calls the stage with, if it is a batch's object; NULL: it is a worker's.
+struct neural_batch *neural_batch_in(void *worker);
+
+// neural_cuda.c: the picture that networks have made of the item, in the memory of the worker that has it: 3 x *side x *side floats.
+// or a batch's. NULL: the mesh paints it.
 const void *neural_made(const struct device_group *p, const struct tachy_item *item, int *side);
+// What reads that picture is queued on the worker's stream: a batch's goes once it has been read.
+int neural_read_made(const struct device_group *p, const struct tachy_item *item);

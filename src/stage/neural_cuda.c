@@ -21,8 +21,7 @@ struct on_devices {
 
 // ---- Tensors there
 
-// A block for all that a network takes and gives, each at a multiple of DEVICE_ALIGN. What is lent has none.
-static int tensors_there(struct device_worker *g, struct family_net *n, struct tachy_block *b)
+int neural_tensors_there(const struct neural_place *place, struct family_net *n, int pictures, struct tachy_block *b)
 {
     struct tachy_tensor *all[2 * TACHY_MAX_IO];
     size_t at[2 * TACHY_MAX_IO], bytes = 0;
@@ -34,18 +33,23 @@ static int tensors_there(struct device_worker *g, struct family_net *n, struct t
         all[nb++] = &n->out[i];
     for (int i = 0; i < nb; i++) {
         at[i] = bytes;
-        bytes += TACHY_ALIGN(tachy_tensor_bytes(all[i]), (size_t)DEVICE_ALIGN);
+        bytes += TACHY_ALIGN((size_t)pictures * tachy_tensor_bytes(all[i]), (size_t)DEVICE_ALIGN);
     }
-    int err = tachy_memory_take(g->task->memory, b, g->device->mem, TACHY_MEMORY_TENSORS, bytes);
+    int err = tachy_memory_take(place->memory, b, place->mem, TACHY_MEMORY_TENSORS, bytes);
     if (err == TACHY_ERR_NOMEM)
-        return tachy_fail(g->task->log, err, "GPU %d has no %zu bytes left for the tensors of %s: close what else uses it, or use "
-                          "fewer workers", g->gpu->device.ordinal, bytes, n->file);
+        return tachy_fail(place->log, err, "GPU %d has no %zu bytes left for the tensors of %s: close what else uses it, or use "
+                          "fewer workers or smaller batches", place->ordinal, bytes, n->file);
     for (int i = 0; i < nb && err == TACHY_OK; i++) {
         all[i]->data = (uint8_t *)b->data + at[i];
         all[i]->mem = TACHY_DEVICE;
-        all[i]->device = g->gpu->device.ordinal;
+        all[i]->device = place->ordinal;
     }
     return err;
+}
+
+static int tensors_there(struct device_worker *g, struct family_net *n, struct tachy_block *b)
+{
+    return neural_tensors_there(&(struct neural_place){g->task->memory, g->device->mem, g->gpu->device.ordinal, g->task->log}, n, 1, b);
 }
 
 // The driver has taken so few bytes from the host's memory when the copy returns.
@@ -188,18 +192,40 @@ static void read_keys(const struct seer_part *p, struct tachy_keypoints *k)
     neural_read(k, said);
 }
 
+// A portrait's features on the worker's device; they are there when this returns.
+static int features_there(struct device_worker *g, struct on_devices *d, int number, void **out)
+{
+    const size_t bytes = (size_t)d->of.features * sizeof(float);
+    struct tachy_block *b = &d->features[device_index(g->task->devices, g->device)][number];
+    int err = TACHY_OK;
+    pthread_mutex_lock(&d->lock);
+    if (!b->data)
+        err = tachy_memory_take(d->counted, b, g->device->mem, TACHY_MEMORY_TENSORS, bytes);
+    else
+        number = -1; // it is there
+    if (err == TACHY_OK && number >= 0)
+        err = device_failed(g, g->cu->copy_to_device(tachy_cu_address(b->data), d->of.look[number].features, bytes), "a copy");
+    if (err < 0)
+        tachy_memory_give(d->counted, b);
+    *out = b->data;
+    pthread_mutex_unlock(&d->lock);
+    return err;
+}
+
 // The host waits, so nothing reads the frame any more when this returns; after a failure it is waited for here.
 static int look(struct device_group *group, struct tachy_item *item)
 {
     struct seer_part *p = group->part;
-    const struct neural *of = tachy_stage_priv(group->st);
+    struct on_devices *d = tachy_stage_priv(group->st);
     struct neural_item *to = tachy_stage_item(group->st, item);
     tachy_face_points point;
     struct tachy_view view;
     const tachy_frame *f = item->in;
-    if (!neural_wants(group->st, item, point))
-        return TACHY_OK;
-    int err = neural_view(&view, point, &of->family.driver, p->seer.side);
+    const bool wants = neural_wants(group->st, item, point);
+    int err = to->on ? features_there(p->g, d, (int)(to->look - d->of.look), &to->features) : TACHY_OK;
+    if (err < 0 || !wants)
+        return err;
+    err = neural_view(&view, point, &d->of.family.driver, p->seer.side);
     if (err == TACHY_ERR_INVAL) { // a face without extent
         to->seen = false;
         return TACHY_OK;
@@ -237,6 +263,8 @@ static bool keypoints_load(struct tachy_stage *st, void *worker, const struct ta
     return true;
 }
 
+static void item_close(void *item) { tachy_frame_unref(&((struct neural_item *)item)->made); }
+
 const struct tachy_stage_ops tachy_stage_keypoints_cuda = {
     .name = "keypoints",
     .flags = TACHY_STAGE_READS | TACHY_STAGE_MODEL,
@@ -248,6 +276,7 @@ const struct tachy_stage_ops tachy_stage_keypoints_cuda = {
     .worker_open = seer_part_open,
     .worker_close = seer_part_close,
     .run = keypoints_run,
+    .item_close = item_close,
     .load = keypoints_load,
 };
 
@@ -264,6 +293,10 @@ struct maker_part {
 static void maker_part_close(void *part)
 {
     struct maker_part *p = part;
+    if (neural_batch_in(part)) {
+        neural_batch_close(part);
+        return;
+    }
     neural_maker_close(&p->maker);
     tachy_memory_give(p->g->task->memory, &p->warp);
     tachy_memory_give(p->g->task->memory, &p->make);
@@ -286,13 +319,15 @@ static int open_maker(struct maker_part *p, const struct neural *n)
 
 static int maker_part_open(struct tachy_stage *st, int batch, void **part)
 {
+    if (batch > 1)
+        return neural_batch_open(st, batch, (struct neural_batch **)part);
     struct device_worker *g = *part;
     struct maker_part *p = *part = calloc(1, sizeof(*p));
     if (!p)
         return TACHY_ERR_NOMEM;
     p->g = g;
     p->maker.stitch.lent = p->maker.warp.lent = p->maker.make.lent = -1;
-    int err = open_maker(p, neural_of(st));
+    int err = st->batched ? TACHY_OK : open_maker(p, neural_of(st));
     if (err < 0) {
         maker_part_close(p);
         *part = NULL;
@@ -300,42 +335,22 @@ static int maker_part_open(struct tachy_stage *st, int batch, void **part)
     return err;
 }
 
-// A portrait's features on the worker's device; they are there when this returns.
-static int features_there(struct device_worker *g, struct on_devices *d, int number, void **out)
-{
-    const size_t bytes = (size_t)d->of.features * sizeof(float);
-    struct tachy_block *b = &d->features[device_index(g->task->devices, g->device)][number];
-    int err = TACHY_OK;
-    pthread_mutex_lock(&d->lock);
-    if (!b->data)
-        err = tachy_memory_take(d->counted, b, g->device->mem, TACHY_MEMORY_TENSORS, bytes);
-    else
-        number = -1; // it is there
-    if (err == TACHY_OK && number >= 0)
-        err = device_failed(g, g->cu->copy_to_device(tachy_cu_address(b->data), d->of.look[number].features, bytes), "a copy");
-    if (err < 0)
-        tachy_memory_give(d->counted, b);
-    *out = b->data;
-    pthread_mutex_unlock(&d->lock);
-    return err;
-}
-
 static int make(struct device_group *group, struct tachy_item *item)
 {
     struct maker_part *p = group->part;
-    struct on_devices *d = tachy_stage_priv(tachy_stage_before(group->st, "keypoints"));
-    const struct drive_item *of = tachy_stage_item(tachy_stage_before(group->st, "drive"), item);
     const struct neural_item *keys = tachy_stage_item(tachy_stage_before(group->st, "keypoints"), item);
-    const struct neural_look *look = &d->of.look[of->portrait->number];
-    struct family_net *warp = neural_warps(&p->maker), *make = &p->maker.make;
+    const struct neural_look *look = keys->look;
     float at[TACHY_KEYPOINTS][3];
     if (!keys->on)
         return TACHY_OK;
+    int err = p->maker.make.engine ? TACHY_OK : open_maker(p, neural_of(group->st)); // batches have left it to them
+    if (err < 0)
+        return err;
+    struct family_net *warp = neural_warps(&p->maker), *make = &p->maker.make;
     memcpy(at, keys->placed, sizeof(at));
-    int err = features_there(p->g, d, of->portrait->number, &warp->in[p->maker.feature].data);
+    warp->in[p->maker.feature].data = keys->features;
     warp->in[p->maker.feature].mem = TACHY_DEVICE;
-    if (err == TACHY_OK)
-        err = neural_stitch(&p->maker, look, at);
+    err = neural_stitch(&p->maker, look, at);
     if (err == TACHY_OK)
         err = send(p->g, &warp->in[p->maker.source], look->placed, sizeof(look->placed));
     if (err == TACHY_OK)
@@ -358,7 +373,10 @@ static void make_all(struct device_group *group)
 
 static void generate_run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
-    device_run_where_it_is(worker, st, pieces, n, err, make_all);
+    if (neural_batch_in(worker))
+        neural_batch_run(worker, st, pieces, n, err);
+    else
+        device_run_where_it_is(worker, st, pieces, n, err, make_all);
 }
 
 const void *neural_made(const struct device_group *p, const struct tachy_item *item, int *side)
@@ -368,8 +386,16 @@ const void *neural_made(const struct device_group *p, const struct tachy_item *i
     const struct maker_part *part = st ? p->g->part[st->index] : NULL;
     if (!keys || !keys->on)
         return NULL;
-    *side = part->maker.side;
-    return part->maker.make.out[0].data;
+    *side = keys->made ? keys->side : part->maker.side;
+    return keys->made ? keys->made->data[0] : part->maker.make.out[0].data;
+}
+
+int neural_read_made(const struct device_group *p, const struct tachy_item *item)
+{
+    struct neural_item *keys = tachy_stage_item(tachy_stage_before(p->st, "keypoints"), item);
+    int err = keys->made ? device_flight_keep(p->g->flight, keys->made) : TACHY_OK;
+    tachy_frame_unref(&keys->made);
+    return err;
 }
 
 static int generate_queue(struct tachy_stage *st, void *worker, struct tachy_item *const items[], int n)
@@ -377,16 +403,32 @@ static int generate_queue(struct tachy_stage *st, void *worker, struct tachy_ite
     return device_queue(worker, st, items, n, 1, make_all);
 }
 
+struct generate {
+    char *key; // of its batches
+};
+
+// Frames of several devices do not meet in a batch.
 static int generate_open(struct tachy_stage *st, const tachy_settings *s)
 {
-    st->worker_of = st->task->devices->st->worker_of;
-    return TACHY_OK;
+    struct generate *own = tachy_stage_priv(st);
+    const struct task_devices *d = st->task->devices;
+    const char *precision = neural_of(st)->setup.precision;
+    st->worker_of = d->st->worker_of;
+    if (d->nb > 1)
+        return TACHY_OK;
+    st->batch_key = own->key = tachy_asprintf("%s, %s on GPU %d", tachy_settings_str(s, "animation.neural_card"),
+                                              TACHY_DEF(precision, "mixed"), d->list[0].gpu->device.ordinal);
+    return own->key ? TACHY_OK : TACHY_ERR_NOMEM;
 }
+
+static void generate_close(struct tachy_stage *st) { free(((struct generate *)tachy_stage_priv(st))->key); }
 
 const struct tachy_stage_ops tachy_stage_generate_cuda = {
     .name = "generate",
-    .flags = TACHY_STAGE_WRITES | TACHY_STAGE_MODEL,
+    .flags = TACHY_STAGE_WRITES | TACHY_STAGE_MODEL | TACHY_STAGE_BATCHES | TACHY_STAGE_PROMPT,
+    .priv_size = sizeof(struct generate),
     .open = generate_open,
+    .close = generate_close,
     .worker_open = maker_part_open,
     .worker_close = maker_part_close,
     .run = generate_run,

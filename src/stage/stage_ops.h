@@ -44,6 +44,8 @@ enum {
     TACHY_STAGE_APART = 1 << 12,
     // Its result is text.
     TACHY_STAGE_TEXT = 1 << 13,
+    // With TACHY_STAGE_BATCHES: one call at a time, for the pieces that are there when the one before is done. None waits for others.
+    TACHY_STAGE_PROMPT = 1 << 14,
 };
 
 // Times of an item in mode live, on the clock of live.h.
@@ -229,6 +231,7 @@ struct tachy_stage {
     struct tachy_stage_dial *dials; // the stage's memory, set by open()
     int nb_dials;
     const char *batch_key; // what calls that may be shared have in common (the model's path); NULL: no batches
+    bool batched;    // a batcher runs it, so workers need nothing for it. The executor's
     _Atomic uint64_t transfer_ns; // of its calls so far: copies between host and device
     max_align_t priv[];
 };

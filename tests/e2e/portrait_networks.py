@@ -1,7 +1,7 @@
 """Networks with the signatures of the LivePortrait family (Guo et al., 2024) and generated weights: none of its own. They move nothing
 by sense; what counts is that what goes in and out, and the kinds of layers between, are those of the family.
 
-    portrait_networks.py FOLDER [--real]   writes appearance.onnx, motion.onnx, stitching.onnx, warping.onnx, generator.onnx, card.json
+    portrait_networks.py FOLDER [--real] [--free]   writes appearance.onnx, motion.onnx, stitching.onnx, warping.onnx, generator.onnx, card.json
 """
 import json
 import pathlib
@@ -18,10 +18,10 @@ REAL = {"crop": 256, "side": 64, "depth": 16, "channels": 32, "wide": 64, "block
 
 
 class Graph:
-    """Nodes in a row; names are numbers."""
+    """Nodes in a row; names are numbers. `n`: pictures per run, or the name of a free dimension."""
 
-    def __init__(self, seed):
-        self.nodes, self.weights, self.random, self.count = [], [], np.random.default_rng(seed), 0
+    def __init__(self, seed, n=1):
+        self.nodes, self.weights, self.random, self.count, self.n = [], [], np.random.default_rng(seed), 0, n
 
     def const(self, value, dtype=np.float32):
         self.count += 1
@@ -47,7 +47,8 @@ class Graph:
         return self.add("Relu", x)
 
     def reshape(self, x, *shape):
-        return self.add("Reshape", x, self.const(shape, np.int64))
+        """A first 1 stands for the pictures, which 0 keeps."""
+        return self.add("Reshape", x, self.const((0,) + shape[1:] if shape[0] == 1 and self.n != 1 else shape, np.int64))
 
     def grow(self, x, *scales):
         return self.add("Resize", x, "", self.const((1, 1) + scales), mode="nearest", nearest_mode="floor",
@@ -57,10 +58,12 @@ class Graph:
         return self.add("InstanceNormalization", x, self.const(np.ones(channels)), self.const(np.zeros(channels)), epsilon=1e-5)
 
     def save(self, path, ins, outs):
-        """ins: {name: shape}, outs: {name: (tensor, shape)}."""
+        """ins: {name: shape}, outs: {name: (tensor, shape)}; shapes of one picture."""
+        def info(name, shape):
+            return helper.make_tensor_value_info(name, TensorProto.FLOAT, [self.n, *shape[1:]])
         nodes = self.nodes + [helper.make_node("Identity", [t], [name]) for name, (t, _) in outs.items()]
-        graph = helper.make_graph(nodes, path.stem, [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in ins.items()],
-                                  [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, (_, s) in outs.items()], self.weights)
+        graph = helper.make_graph(nodes, path.stem, [info(n, s) for n, s in ins.items()], [info(n, s) for n, (_, s) in outs.items()],
+                                  self.weights)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
         onnx.checker.check_model(model)
         onnx.save(model, str(path))
@@ -82,8 +85,8 @@ def appearance(path, c):
     g.save(path, {"img": [1, 3, c["crop"], c["crop"]]}, {"feature_3d": (x, shape)})
 
 
-def motion(path, c):
-    g, w = Graph(2), c["wide"] // 2
+def motion(path, c, n=1):
+    g, w = Graph(2, n), c["wide"] // 2
     x = g.conv("img", 3, w, 4 + 1, stride=4)
     for _ in range(c["levels"]):
         for _ in range(c["blocks"]):
@@ -93,9 +96,9 @@ def motion(path, c):
     x = g.reshape(g.add("GlobalAveragePool", x), 1, w)
     sizes = {"pitch": BINS, "yaw": BINS, "roll": BINS, "t": 3, "exp": 3 * KEYPOINTS, "scale": 1, "kp": 3 * KEYPOINTS}
     outs = {}
-    for name, n in sizes.items():
-        y = g.linear(x, w, n, 3.0 if n == BINS else 0.5)
-        if n == BINS:  # about straight ahead
+    for name, size in sizes.items():
+        y = g.linear(x, w, size, 3.0 if size == BINS else 0.5)
+        if size == BINS:  # about straight ahead
             y = g.add("Add", y, g.const(-((np.arange(BINS) - 32.5) / 6) ** 2))
         if name in ("t", "exp"):
             y = g.add("Mul", y, g.const(0.05))
@@ -103,7 +106,7 @@ def motion(path, c):
             y = g.add("Add", g.add("Mul", g.add("Tanh", y), g.const(0.1)), g.const(1.0))
         if name == "kp":
             y = g.add("Tanh", y)
-        outs[name] = (y, [1, n])
+        outs[name] = (y, [1, size])
     g.save(path, {"img": [1, 3, c["crop"], c["crop"]]}, outs)
 
 
@@ -129,8 +132,8 @@ def hourglass(g, x, i, w, c):
     return x, i
 
 
-def warping(path, c):
-    g, k = Graph(4), KEYPOINTS
+def warping(path, c, n=1):
+    g, k = Graph(4, n), KEYPOINTS
     d, s, ch = c["depth"], c["side"], c["channels"]
     axes = [np.linspace(-1, 1, n) for n in (s, s, d)]
     grid = np.stack(np.meshgrid(axes[2], axes[1], axes[0], indexing="ij")[::-1], -1)[None, None]  # x, y, z
@@ -139,37 +142,48 @@ def warping(path, c):
     def points(name):
         return g.reshape(name, 1, k, 1, 1, 1, 3)
 
+    def each(x, axis, *zero):
+        """The same for every picture."""
+        if n == 1:
+            return x
+        return g.add("Add", x, g.reshape(g.add("Mul", g.add("ReduceSum", source, g.const(axis, np.int64)), g.const(0.0)), *zero))
+
     source, driving = points("kp_source"), points("kp_driving")
     moved = g.add("Add", at, g.add("Sub", source, driving))
-    motions = g.add("Concat", at, moved, axis=1)  # 1, k + 1, d, s, s, 3
+    motions = g.add("Concat", each(at, [1, 5], 1, 1, 1, 1, 1, 1), moved, axis=1)  # 1, k + 1, d, s, s, 3
 
     def heat(p):
         far = g.add("ReduceSum", g.add("Mul", *(2 * [g.add("Sub", at, p)])), g.const([-1], np.int64), keepdims=0)
         return g.add("Exp", g.add("Mul", far, g.const(-50.0)))
 
-    heats = g.add("Concat", g.const(np.zeros((1, 1, d, s, s))), g.add("Sub", heat(driving), heat(source)), axis=1)
+    heats = g.add("Concat", each(g.const(np.zeros((1, 1, d, s, s))), [1, 5], 1, 1, 1, 1, 1), g.add("Sub", heat(driving), heat(source)), axis=1)
     few = g.relu(g.conv("feature_3d", ch, 4, 1, 3))
-    many = g.add("Expand", few, g.const([k + 1, 4, d, s, s], np.int64))
-    sampled = g.add("GridSample", many, g.reshape(motions, k + 1, d, s, s, 3), mode="linear", align_corners=0)
-    seen = g.add("Concat", g.reshape(heats, 1, k + 1, 1, d, s, s), g.reshape(sampled, 1, k + 1, 4, d, s, s), axis=2)
-    x, n = hourglass(g, g.reshape(seen, 1, 5 * (k + 1), d, s, s), 5 * (k + 1), c["wide"], c)
-    mask = g.add("Softmax", g.conv(x, n, k + 1, 3, 3), axis=1)
+    if n == 1:
+        many = g.add("Expand", few, g.const([k + 1, 4, d, s, s], np.int64))
+    else:
+        many = g.add("Expand", g.reshape(few, 1, 1, 4, d, s, s), g.const([1, k + 1, 4, d, s, s], np.int64))
+        many = g.reshape(many, -1, 4, d, s, s)
+    sampled = g.add("GridSample", many, g.reshape(motions, k + 1 if n == 1 else -1, d, s, s, 3), mode="linear", align_corners=0)
+    sampled = g.reshape(sampled, -1 if n != 1 else 1, k + 1, 4, d, s, s)
+    seen = g.add("Concat", g.reshape(heats, 1, k + 1, 1, d, s, s), sampled, axis=2)
+    x, wide = hourglass(g, g.reshape(seen, 1, 5 * (k + 1), d, s, s), 5 * (k + 1), c["wide"], c)
+    mask = g.add("Softmax", g.conv(x, wide, k + 1, 3, 3), axis=1)
     weighed = g.add("Mul", g.reshape(mask, 1, k + 1, d, s, s, 1), motions)
     field = g.add("ReduceSum", weighed, g.const([1], np.int64), keepdims=0)  # 1, d, s, s, 3
     out = g.reshape(g.add("GridSample", "feature_3d", field, mode="linear", align_corners=0), 1, ch * d, s, s)
     out = g.add("LeakyRelu", g.conv(out, ch * d, 4 * c["wide"]), alpha=0.01)
     out = g.conv(out, 4 * c["wide"], 4 * c["wide"], 1)
-    seen = g.add("Sigmoid", g.conv(g.reshape(x, 1, n * d, s, s), n * d, 1, 7 if d > 8 else 3))
+    seen = g.add("Sigmoid", g.conv(g.reshape(x, 1, wide * d, s, s), wide * d, 1, 7 if d > 8 else 3))
     g.save(path, {"feature_3d": [1, ch, d, s, s], "kp_source": [1, k, 3], "kp_driving": [1, k, 3]},
            {"out": (g.add("Mul", out, seen), [1, 4 * c["wide"], s, s])})
 
 
-def generator(path, c, sigmoid=True):
-    g, w, s = Graph(5), 4 * c["wide"], c["side"]
+def generator(path, c, sigmoid=True, n=1):
+    g, w, s = Graph(5, n), 4 * c["wide"], c["side"]
     seg = x = "feature"
     i = w
 
-    def spade(x, n, channels, size):
+    def spade(x, channels, size):
         """Normalised, then scaled and moved by what is seen in the input at each place."""
         at = seg if size == s else g.grow(seg, size // s, size // s)
         h = g.relu(g.conv(at, w, 2 * c["wide"]))
@@ -177,8 +191,8 @@ def generator(path, c, sigmoid=True):
         return g.add("Add", g.add("Mul", g.norm(x, channels), g.add("Add", gamma, g.const(1.0))), beta)
 
     def block(x, i, o, size):
-        y = g.conv(g.add("LeakyRelu", spade(x, i, i, size), alpha=0.2), i, o)
-        y = g.conv(g.add("LeakyRelu", spade(y, o, o, size), alpha=0.2), o, o)
+        y = g.conv(g.add("LeakyRelu", spade(x, i, size), alpha=0.2), i, o)
+        y = g.conv(g.add("LeakyRelu", spade(y, o, size), alpha=0.2), o, o)
         return g.add("Add", y, x if i == o else g.conv(x, i, o, 1))
 
     for _ in range(2 * c["blocks"]):
@@ -192,13 +206,14 @@ def generator(path, c, sigmoid=True):
     g.save(path, {"feature": [1, w, s, s]}, {"out": (g.add("Sigmoid", x) if sigmoid else x, [1, 3, side, side])})
 
 
-def write(folder, c=None):
-    """The five networks and their card; returns the card's path."""
+def write(folder, c=None, n=1):
+    """The five networks and their card; returns the card's path. `n`: pictures per run of those that run for each frame on a GPU, or the
+    name of that dimension, which is free then."""
     folder, c = pathlib.Path(folder), c or SMALL
     folder.mkdir(parents=True, exist_ok=True)
     roles = {"appearance": appearance, "motion": motion, "stitching": stitching, "warping": warping, "generator": generator}
     for name, make in roles.items():
-        make(folder / f"{name}.onnx", c)
+        make(folder / f"{name}.onnx", c, **({"n": n} if name in ("motion", "warping", "generator") else {}))
     card = {"version": 1, "name": "generated-portrait", "title": "Generated weights, the signatures of LivePortrait", "task": "animate",
             "license": "CC0-1.0", "networks": {name: f"{name}.onnx" for name in roles}}
     (folder / "card.json").write_text(json.dumps(card, indent=2))
@@ -245,7 +260,7 @@ def in_torch(path):
         "Conv": lambda a, x, w, b: (F.conv2d if x.dim() == 4 else F.conv3d)(x, w, b, a["strides"], a["pads"][:x.dim() - 2], 1, a["group"]),
         "Gemm": lambda a, x, w, b: x @ w + b, "AveragePool": lambda a, x: pool(x, a), "GlobalAveragePool": lambda a, x: x.mean((2, 3), keepdim=True),
         "InstanceNormalization": lambda a, x, w, b: F.instance_norm(x, weight=w, bias=b, eps=a["epsilon"]),
-        "Reshape": lambda a, x, to: x.reshape(to), "Expand": lambda a, x, to: x.expand(to), "Concat": lambda a, *x: torch.cat(x, a["axis"]),
+        "Reshape": lambda a, x, to: x.reshape([d or x.shape[i] for i, d in enumerate(to)]), "Expand": lambda a, x, to: x.expand(torch.broadcast_shapes(x.shape, to)), "Concat": lambda a, *x: torch.cat(x, a["axis"]),
         "Resize": lambda a, x, none, scales: F.interpolate(x, scale_factor=scales[2:], mode="nearest"),
         "ReduceSum": lambda a, x, axes: x.sum(axes, keepdim=bool(a["keepdims"])),
         "GridSample": lambda a, x, at: F.grid_sample(x, at, mode="bilinear", align_corners=False),
@@ -277,4 +292,4 @@ def in_torch(path):
 
 
 if __name__ == "__main__":
-    print(write(sys.argv[1], REAL if "--real" in sys.argv else SMALL))
+    print(write(sys.argv[1], REAL if "--real" in sys.argv else SMALL, "batch" if "--free" in sys.argv else 1))

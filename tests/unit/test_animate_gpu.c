@@ -11,6 +11,7 @@
 #include "ref/ref_paste.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <tachy/settings.h>
 #include <unistd.h>
 
@@ -113,6 +114,9 @@ int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log) {
 // ---- The engines: one box in the middle, and a face of scattered points that leans
 
 static int opened;
+static bool one_each;   // networks take one picture per run
+static atomic_int seen_by_motion, largest_run; // pictures
+static int gathers;     // of so many pictures the motion is to be known before one of them is made
 static bool on_gpu; // the form: a picture's byte is the first number there, and any number of the CPU's
 static const char *const family[] = {"appearance", "motion", "stitching", "warping", "generator", NULL};
 struct network {
@@ -145,8 +149,11 @@ static void open_role(tachy_engine *e, int role)
 {
     e->n_in = role == 3 ? 3 : 1;
     e->n_out = role == 1 ? 7 : 1;
-    for (int i = 0; i < e->n_in + e->n_out; i++)
-        *(i < e->n_in ? &e->in[i] : &e->out[i - e->n_in]) = io_of(shapes[role][i].name, shapes[role][i].rank, shapes[role][i].shape);
+    for (int i = 0; i < e->n_in + e->n_out; i++) {
+        struct tachy_io *io = i < e->n_in ? &e->in[i] : &e->out[i - e->n_in];
+        *io = io_of(shapes[role][i].name, shapes[role][i].rank, shapes[role][i].shape);
+        io->spec.shape[0] = one_each ? 1 : TACHY_MAX(e->params.batch_max, 1);
+    }
 }
 
 static float sum(const struct tachy_tensor *t, int n)
@@ -160,6 +167,7 @@ static float sum(const struct tachy_tensor *t, int n)
 // `seen`: of the driver's or portrait's picture, 0 dark to 2 bright.
 static void run_role(int role, int seen, const struct tachy_tensor in[], struct tachy_tensor out[])
 {
+    seen_by_motion += role == 1;
     for (int k = 0; k < (role == 1 ? 7 : 1); k++)
         for (int i = 0; i < (int)tachy_tensor_elements(&out[k]); i++) {
             float *to = (float *)out[k].data + i, wave = sinf((float)(i * (k + 2)));
@@ -174,6 +182,26 @@ static void run_role(int role, int seen, const struct tachy_tensor in[], struct 
             else
                 *to = 0.5f + 0.5f * sinf(0.05f * (float)(i % SIDE) + sum(&in[0], 4));
         }
+}
+
+// Each picture of a run by itself.
+static void run_roles(const tachy_engine *e, int role, int seen, const struct tachy_tensor in[], const struct tachy_tensor out[])
+{
+    const int n = (int)in[0].shape[0];
+    struct tachy_tensor of[2][TACHY_MAX_IO];
+    while (role == 4 && seen_by_motion < gathers)
+        usleep(1000);
+    largest_run = role == 4 ? TACHY_MAX(largest_run, n) : largest_run;
+    for (int p = 0; p < n; p++) {
+        for (int i = 0; i < e->n_in + e->n_out; i++) {
+            struct tachy_tensor *t = i < e->n_in ? &of[0][i] : &of[1][i - e->n_in];
+            *t = i < e->n_in ? in[i] : out[i - e->n_in];
+            CHECK_INT((int)t->shape[0], n);
+            t->shape[0] = 1;
+            t->data = (uint8_t *)t->data + (size_t)p * tachy_tensor_bytes(t);
+        }
+        run_role(role, seen, of[0], of[1]);
+    }
 }
 
 static int network_open(tachy_engine *e)
@@ -226,7 +254,7 @@ static int network_run(tachy_engine *e, const struct tachy_tensor in[], struct t
         CHECK((i < e->n_in ? &in[i] : &out[i - e->n_in])->mem == (e->stream ? TACHY_DEVICE : TACHY_HOST));
     if (d->role >= 0) {
         const float *seen = in[0].data, middle = d->role > 1 ? 0 : e->stream ? seen[0] / 255 : seen[SIDE * SIDE / 2 + SIDE / 2];
-        run_role(d->role, middle > 0.65f ? 2 : middle > 0.3f, in, out);
+        run_roles(e, d->role, middle > 0.65f ? 2 : middle > 0.3f, in, out);
         return TACHY_OK;
     }
     if (d->points) {
@@ -254,6 +282,7 @@ struct way {
     bool gpu, there, mirror, on_gpu; // the form; where the engine is; frames
     int devices, workers;
     bool neural;
+    int streams, batch; // 0: one
 };
 
 static int open_task(const struct way *way, tachy_task **out)
@@ -278,13 +307,14 @@ static int open_task(const struct way *way, tachy_task **out)
     return err;
 }
 
-static void feed(tachy_stream *s, tachy_frame_pool *const pool[], int n)
+// Every stream has frames of its own.
+static void feed(tachy_stream *s, tachy_frame_pool *const pool[], int n, int stream)
 {
     for (int i = 0; i < FRAMES; i++) {
         tachy_frame *f = NULL;
         if (tachy_frame_pool_get(pool[i % n], &f) < 0)
             break;
-        memset(tachy_frame_writable(f, 0), (int[]){20, 110, 210}[i % 3], H * (size_t)f->stride[0]);
+        memset(tachy_frame_writable(f, 0), (int[]){20, 110, 210}[(i + stream + i / 4 * stream) % 3], H * (size_t)f->stride[0]);
         memset(tachy_frame_writable(f, 1), 128, H / 2 * (size_t)f->stride[1]);
         f->id = i;
         f->pts = i * 10;
@@ -296,7 +326,9 @@ static void feed(tachy_stream *s, tachy_frame_pool *const pool[], int n)
     tachy_stream_push(s, NULL);
 }
 
+enum { STREAMS = 3 };
 static uint8_t made[2][FRAMES][PW * PH * 3 / 2]; // by the CPU, by the device
+static uint8_t together[2][STREAMS][sizeof(made[0])]; // of several streams
 
 static void keep(const tachy_frame *f, uint8_t *to)
 {
@@ -333,19 +365,26 @@ static void nothing_is_left(const struct fake_cuda_counts *before, bool lost)
     CHECK_INT(opened, 0);
 }
 
-static int run_pipeline(const struct way *way, tachy_task *t, tachy_frame_pool *const pool[])
+// All of them have their frames in the pipeline before one is pulled.
+static int run_pipeline(const struct way *way, tachy_task *const t[], tachy_frame_pool *const pool[])
 {
     struct tachy_video_info in = {.format = TACHY_PIX_NV12, .width = W, .height = H, .time_base = {1, 250}, .fps = {25, 1},
                                   .mem = way->on_gpu ? TACHY_DEVICE : TACHY_HOST};
     tachy_pipeline *p = NULL;
-    tachy_stream *s = NULL;
-    CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.workers = way->workers, .log = &log_errors)), TACHY_OK);
-    int err = tachy_pipeline_join(p, &s, tachy_stream_params(.task = t, .input = in, .window = 32));
-    if (err == TACHY_OK) {
-        feed(s, pool, way->devices);
-        err = pull(way, s);
+    tachy_stream *s[STREAMS] = {0};
+    const int n = TACHY_DEF(way->streams, 1);
+    int err = TACHY_OK;
+    CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.workers = way->workers, .batch = way->batch, .log = &log_errors)), TACHY_OK);
+    for (int i = 0; i < n && err == TACHY_OK; i++)
+        err = tachy_pipeline_join(p, &s[i], tachy_stream_params(.task = t[i], .input = in, .window = 32));
+    for (int i = 0; i < n && err == TACHY_OK; i++)
+        feed(s[i], pool, way->devices, i);
+    for (int i = 0; i < n && err == TACHY_OK; i++) {
+        err = pull(way, s[i]);
+        memcpy(together[way->gpu][i], made[way->gpu], sizeof(made[0]));
     }
-    tachy_stream_leave(&s);
+    for (int i = 0; i < n; i++)
+        tachy_stream_leave(&s[i]);
     tachy_pipeline_close(&p);
     return err;
 }
@@ -353,7 +392,7 @@ static int run_pipeline(const struct way *way, tachy_task *t, tachy_frame_pool *
 // `at` >= 0: the driver's call of that number fails. Returns true if it was reached.
 static bool run(const struct way *way, int fails, int *out)
 {
-    tachy_task *t = NULL;
+    tachy_task *t[STREAMS] = {0};
     tachy_frame_pool *pool[CARDS] = {0};
     struct tachy_gpu *gpu[CARDS] = {0};
     const struct fake_cuda_counts before = *counts();
@@ -364,10 +403,13 @@ static bool run(const struct way *way, int fails, int *out)
         CHECK_INT(tachy_frame_pool_open_gpu(&pool[i], way->on_gpu ? gpu[i] : NULL, TACHY_PIX_NV12, W, H), TACHY_OK);
     }
     fail_at(fails, CUDA_OUT_OF_MEMORY, FAKE_ONCE);
-    *out = open_task(way, &t);
+    *out = TACHY_OK;
+    for (int i = 0; i < TACHY_DEF(way->streams, 1) && *out == TACHY_OK; i++)
+        *out = open_task(way, &t[i]);
     if (*out == TACHY_OK)
         *out = run_pipeline(way, t, pool);
-    tachy_task_close(&t);
+    for (int i = 0; i < STREAMS; i++)
+        tachy_task_close(&t[i]);
     const char *name = failed();
     bool came = name, lost = came && !strncmp(name, "cuCtxPushCurrent", 16);
     fail_at(-1, 0, FAKE_ONCE);
@@ -401,10 +443,10 @@ TEST(the_pictures_are_the_cpu_s)
     const bool slow = getenv("TACHY_SANITIZER");
     for (size_t k = 0; k < (slow ? TACHY_ARRAY_SIZE(few) : TACHY_ARRAY_SIZE(all)); k++) {
         int err, i = (slow ? few : all)[k];
-        struct way way = {false, i & 1, i & 2, false, 1, 1, false};
+        struct way way = {.there = i & 1, .mirror = i & 2, .devices = 1, .workers = 1};
         run(&way, -1, &err);
         CHECK_INT(err, TACHY_OK);
-        way = (struct way){true, i & 1, i & 2, i & 4, 1 + (i & 1), 1 + i % 3, false};
+        way = (struct way){.gpu = true, .there = i & 1, .mirror = i & 2, .on_gpu = i & 4, .devices = 1 + (i & 1), .workers = 1 + i % 3};
         run(&way, -1, &err);
         CHECK_INT(err, TACHY_OK);
         compare();
@@ -426,11 +468,35 @@ TEST(pictures_of_networks_are_the_cpu_s)
     }
 }
 
+// The inputs' tasks are their own, and the pictures are those of each alone. `one_each`: their networks take one picture per run.
+TEST(several_inputs_share_a_run_of_the_networks)
+{
+    int err;
+    struct way way = {.devices = 1, .workers = 2, .neural = true, .streams = STREAMS};
+    run(&way, -1, &err);
+    CHECK_INT(err, TACHY_OK);
+    way = (struct way){.gpu = true, .there = true, .on_gpu = true, .devices = 1, .workers = 2, .neural = true, .streams = STREAMS, .batch = 4};
+    for (int i = 0; i < 2; i++) {
+        one_each = i;
+        gathers = i ? 0 : STREAMS * FRAMES;
+        seen_by_motion = largest_run = 0;
+        memset(together[1], 0, sizeof(together[1]));
+        run(&way, -1, &err);
+        CHECK_INT(err, TACHY_OK);
+        CHECK_INT(largest_run, i ? 1 : 4);
+        CHECK(!memcmp(together[0], together[1], sizeof(together[0])));
+        CHECK(memcmp(together[1][0], together[1][1], sizeof(together[0][0])) && memcmp(together[1][1], together[1][2], sizeof(together[0][0])));
+    }
+    one_each = false;
+    gathers = 0;
+}
+
 TEST(a_call_that_fails_leaves_nothing_behind)
 {
     quick = true;
-    for (int i = 0; i < 3; i++) {
-        const struct way way = {true, i, false, true, 1, 1, i == 2};
+    for (int i = 0; i < 4; i++) {
+        const struct way way = {.gpu = true, .there = i, .on_gpu = true, .devices = 1, .workers = 1, .neural = i >= 2,
+                                .streams = i == 3 ? 2 : 1, .batch = i == 3 ? 4 : 0};
         int at = 13 * i, err;
         while (run(&way, at, &err)) {
             CHECK(err < 0 || err == TACHY_OK);
@@ -489,5 +555,5 @@ TEST(cleans)
 }
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(the_pictures_are_the_cpu_s),
-          TEST_CASE(pictures_of_networks_are_the_cpu_s), TEST_CASE(a_call_that_fails_leaves_nothing_behind),
+          TEST_CASE(pictures_of_networks_are_the_cpu_s), TEST_CASE(several_inputs_share_a_run_of_the_networks), TEST_CASE(a_call_that_fails_leaves_nothing_behind),
           TEST_CASE(cleans))

@@ -21,7 +21,7 @@ static int open_worker(struct tachy_stage *st, int batch, void **worker)
 static int copy(struct tachy_stage *st, struct tachy_item *to, const struct tachy_item *from, int region) { return TACHY_OK; }
 
 // A stage a letter: p, m, b (batches), k (regions, copies), o (ordered, no worker), r (ordered, with one), a (ordered, apart),
-// c (writes).
+// c (writes), g (writes in batches).
 static struct tachy_stage_ops ops_of(char letter)
 {
     struct tachy_stage_ops o = {.name = "stage", .run = run};
@@ -34,6 +34,7 @@ static struct tachy_stage_ops ops_of(char letter)
     case 'a': o.flags = TACHY_STAGE_REGIONS | TACHY_STAGE_ORDERED | TACHY_STAGE_APART; break;
     case 'r': o.flags = TACHY_STAGE_ORDERED; o.worker_open = open_worker; o.worker_close = free; break;
     case 'c': o.flags = TACHY_STAGE_WRITES; break;
+    case 'g': o.flags = TACHY_STAGE_WRITES | TACHY_STAGE_BATCHES; break;
     case 'C': o.flags = TACHY_STAGE_WRITES | TACHY_STAGE_READS; break;
     default: abort();
     }
@@ -92,6 +93,8 @@ TEST(spans_of_tasks)
         {"rakoC", false, true, "[r)[a~)(k)[=o~)(^C!)"},
         {"pmkoac", false, false, "(pmk!)[o~!)[a~!)(^c!)"},
         {"pmkccc", false, false, "(pmk!)(^ccc!)"},       // one gate
+        {"rogC", true, false, "[ro)(^){g)(C!)"},         // it is before the batch
+        {"rogC", false, false, "[ro)(^gC!)"},
     };
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(cases); i++) {
         struct made m;
