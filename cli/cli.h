@@ -162,6 +162,7 @@ bool message_hooked(void);
 double now_s(void); // seconds on a clock that only rises
 bool has_name(const struct tachy_option *o); // on the command line, other than its path
 int terminal_width(FILE *f); // columns; 80 if it is no terminal
+int terminal_height(FILE *f); // lines; 0: not known
 // Prints words from column `at` on, broken before `width`, further lines indented. No newline
 // at the end.
 void text_wrap(FILE *f, const char *text, int at, int indent, int width);
@@ -305,6 +306,9 @@ bool progress_show(void *progress, const struct tachy_progress *now); // for tac
 // As above for a run over many inputs, whose progress is measured in bytes.
 struct tachy_curate_progress;
 void progress_inputs(struct progress *p, const struct tachy_curate_progress *now);
+// What each stage took, to standard output.
+struct tachy_step_stats;
+void progress_table(const struct tachy_step_stats steps[], int nb_steps);
 void progress_end(struct progress *p);
 // One line of at most `width` columns, without newline.
 void progress_line(char *buf, size_t size, int width, bool bar, const struct tachy_progress *now);

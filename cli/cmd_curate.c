@@ -8,13 +8,22 @@
 
 static void show(void *user, const struct tachy_curate_progress *now) { progress_inputs(user, now); }
 
+static json_t *steps_json(const struct tachy_curate_summary *s)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < s->nb_steps; i++)
+        json_array_append_new(all, json_pack("{s:s, s:I, s:f}", "name", s->steps[i].name, "calls", (json_int_t)s->steps[i].calls, "busy_s",
+                                             s->steps[i].busy_s));
+    return all;
+}
+
 static int print(const struct cli *c, const struct tachy_curate_summary *s, int err)
 {
     char text[640];
-    json_t *o = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:f, s:I, s:I}", "files", s->files, "done", s->done, "before", s->before,
+    json_t *o = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:f, s:I, s:I, s:o}", "files", s->files, "done", s->done, "before", s->before,
                           "same", s->same, "other", s->other, "failed", s->failed, "left", s->left, "decoded", (json_int_t)s->decoded, "frames",
                           (json_int_t)s->frames, "kept", (json_int_t)s->kept, "seconds", s->seconds, "duplicates", (json_int_t)s->duplicates,
-                          "near_duplicates", (json_int_t)s->near_duplicates);
+                          "near_duplicates", (json_int_t)s->near_duplicates, "steps", steps_json(s));
     snprintf(text, sizeof(text), "%d inputs: %d done, %d done before, %d copies, %d failed, %d of other shards, %d left\n"
              "%lld frames decoded in %.1f s (%.1f a second); %lld frames have results, %lld are kept\n", s->files, s->done, s->before,
              s->same, s->failed, s->other, s->left, (long long)s->decoded, s->seconds, s->seconds > 0 ? (double)s->decoded / s->seconds : 0,
@@ -26,8 +35,10 @@ static int print(const struct cli *c, const struct tachy_curate_summary *s, int 
     if (file)
         return cli_write_json(c, o);
     json_decref(o);
-    if (s->files && c->log.max_level >= TACHY_LOG_INFO)
+    if (s->files && c->log.max_level >= TACHY_LOG_INFO) {
         fputs(text, stdout);
+        progress_table(s->steps, s->nb_steps);
+    }
     return err;
 }
 

@@ -8,7 +8,7 @@
 // Guards all of the following.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct message_slot shared;
-static char status[512];
+static char status[2048]; // lines with \n between them
 static bool talkative; // --v verbose: errors are printed as they come as well
 static void (*hook)(void *user, FILE *f, const char *text);
 static void *hook_user;
@@ -18,15 +18,19 @@ static _Thread_local struct message_slot *own; // NULL: shared
 static struct message_slot *slot(void) { return own ? own : &shared; }
 
 // Names of files and keys may hold escape sequences; a terminal must not see them.
-static void make_printable(char *text)
+static void make_printable(char *text, bool lines)
 {
     for (unsigned char *p = (unsigned char *)text; *p; p++)
-        if (*p < 0x20 || *p == 0x7f)
+        if ((*p < 0x20 && !(lines && *p == '\n')) || *p == 0x7f)
             *p = *p == '\n' || *p == '\t' ? ' ' : '?';
 }
 
+// From its last line to its first.
 static void erase_status(void)
 {
+    for (const char *p = status; *p; p++)
+        if (*p == '\n')
+            fputs("\r\033[K\033[A", stderr);
     if (status[0])
         fputs("\r\033[K", stderr);
 }
@@ -50,7 +54,7 @@ static void print_line(const char *prefix, const char *text)
     char line[1100];
     snprintf(line, sizeof(line), "tachy: %s%s", prefix, text);
     tachy_hide_secrets(line);
-    make_printable(line);
+    make_printable(line, false);
     size_t n = strlen(line);
     snprintf(line + n, sizeof(line) - n, "\n");
     print(stderr, line);
@@ -153,7 +157,7 @@ void message_status(const char *line)
     erase_status();
     snprintf(status, sizeof(status), "%s", line && !hook ? line : "");
     tachy_hide_secrets(status);
-    make_printable(status);
+    make_printable(status, true);
     fputs(status, stderr);
     fflush(stderr);
     pthread_mutex_unlock(&lock);

@@ -116,6 +116,91 @@ bool progress_show(void *progress, const struct tachy_progress *now)
     return true;
 }
 
+// The rows of one task, whose names begin with its own and a dot, or one row of another name.
+struct part {
+    char name[TACHY_STEP_NAME];
+    int from, to;   // rows
+    int64_t frames; // that have come to its last stage: others may be called more than once per frame
+    double share;   // of the time of all
+};
+
+static int read_parts(struct part part[TACHY_MAX_STEPS], const struct tachy_step_stats steps[], int nb_steps)
+{
+    double busy_s = 0;
+    int n = 0;
+    for (int i = 0; i < nb_steps; i++)
+        busy_s += steps[i].busy_s;
+    for (int i = 0; i < nb_steps && busy_s > 0; i++) {
+        int size = (int)strcspn(steps[i].name, ".");
+        if (!n || (int)strlen(part[n - 1].name) != size || strncmp(part[n - 1].name, steps[i].name, (size_t)size) != 0) {
+            part[n] = (struct part){.from = i};
+            snprintf(part[n++].name, sizeof(part->name), "%.*s", size, steps[i].name);
+        }
+        part[n - 1].to = i + 1;
+        part[n - 1].frames = steps[i].calls;
+        part[n - 1].share += steps[i].busy_s / busy_s;
+    }
+    return n;
+}
+
+// "pose            1235 frames   41 %  track 38 %  smooth 2 %"
+static void part_line(char *line, size_t size, int width, const struct part *p, const struct tachy_step_stats steps[])
+{
+    char text[TACHY_STEP_NAME + 16];
+    double busy_s = 0;
+    for (int i = p->from; i < p->to; i++)
+        busy_s += steps[i].busy_s;
+    snprintf(line, size, "  %-12.31s %9lld frames %4.0f %%", p->name, (long long)p->frames, 100 * p->share);
+    for (int i = p->from; i < p->to && p->to - p->from > 1 && busy_s > 0; i++) {
+        snprintf(text, sizeof(text), "%s %.0f %%", strchr(steps[i].name, '.') + 1, 100 * p->share * steps[i].busy_s / busy_s);
+        add(line, size, width, text);
+    }
+}
+
+// A line for each task, if the terminal has room for all of them.
+static void show_block(const char *line, int width, const struct tachy_curate_progress *now)
+{
+    struct part part[TACHY_MAX_STEPS];
+    char block[2000], text[256];
+    int n = read_parts(part, now->steps, now->nb_steps), at = snprintf(block, sizeof(block), "%s", line);
+    bool room = n + 1 < terminal_height(stderr);
+    for (int i = 0; i < n && room; i++) {
+        part_line(text, sizeof(text), width, &part[i], now->steps);
+        if (part[i].frames && at + 1 + (int)strlen(text) < (int)sizeof(block))
+            at += snprintf(block + at, sizeof(block) - (size_t)at, "\n%.*s", width, text);
+    }
+    message_status(block);
+}
+
+static void note_parts(const struct progress *p, const struct tachy_curate_progress *now)
+{
+    struct part part[TACHY_MAX_STEPS];
+    char line[900] = "", text[96];
+    int n = read_parts(part, now->steps, now->nb_steps);
+    for (int i = 0; i < n; i++) {
+        snprintf(text, sizeof(text), "%.31s %lld frames %.0f %%", part[i].name, (long long)part[i].frames, 100 * part[i].share);
+        if (part[i].frames)
+            add(line, sizeof(line), sizeof(line) - 1, text);
+    }
+    if (*line)
+        message_note(p->log, "%s: %s", p->name, line);
+}
+
+void progress_table(const struct tachy_step_stats steps[], int nb_steps)
+{
+    struct part part[TACHY_MAX_STEPS];
+    int n = read_parts(part, steps, nb_steps);
+    double busy_s = 0;
+    for (int i = 0; i < nb_steps; i++)
+        busy_s += steps[i].busy_s;
+    if (n)
+        printf("  %-24s %9s %13s %6s\n", "stage", "frames", "ms per frame", "share");
+    for (int k = 0; k < n; k++)
+        for (int i = part[k].from; i < part[k].to && part[k].frames; i++)
+            printf("  %-24s %9lld %13.3f %4.0f %%\n", steps[i].name, (long long)part[k].frames,
+                   1e3 * steps[i].busy_s / (double)part[k].frames, 100 * steps[i].busy_s / busy_s);
+}
+
 void progress_inputs(struct progress *p, const struct tachy_curate_progress *now)
 {
     char line[256] = "", part[128];
@@ -137,10 +222,12 @@ void progress_inputs(struct progress *p, const struct tachy_curate_progress *now
     const char *slash = now->file ? strrchr(now->file, '/') : NULL;
     snprintf(part, sizeof(part), "%.80s", slash ? slash + 1 : now->file ? now->file : "");
     add(line, sizeof(line), width, part);
-    if (p->bar)
-        message_status(line);
-    else
-        message_note(p->log, "%s: %s", p->name, line);
+    if (p->bar) {
+        show_block(line, width, now);
+        return;
+    }
+    message_note(p->log, "%s: %s", p->name, line);
+    note_parts(p, now);
 }
 
 void progress_end(struct progress *p)

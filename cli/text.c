@@ -8,13 +8,19 @@
 #include <time.h>
 #include <unistd.h>
 
-int terminal_width(FILE *f)
+static struct winsize size_of(FILE *f)
 {
     struct winsize w = {0};
-    if (isatty(fileno(f)) && ioctl(fileno(f), TIOCGWINSZ, &w) == 0 && w.ws_col >= 20)
-        return w.ws_col;
-    return 80;
+    return isatty(fileno(f)) && ioctl(fileno(f), TIOCGWINSZ, &w) == 0 ? w : (struct winsize){0};
 }
+
+int terminal_width(FILE *f)
+{
+    int w = size_of(f).ws_col;
+    return w >= 20 ? w : 80;
+}
+
+int terminal_height(FILE *f) { return size_of(f).ws_row; }
 
 void text_wrap(FILE *f, const char *text, int at, int indent, int width)
 {

@@ -1,5 +1,6 @@
 #pragma once
 #include <tachy/control.h>
+#include <tachy/run.h>
 #include <tachy/settings.h>
 
 #ifdef __cplusplus
@@ -17,6 +18,9 @@ struct tachy_curate_progress {
     double seconds;    // since the start
     double eta;        // remaining seconds; negative: not known yet
     double fps;        // frames per second since the start
+    // What has been done so far, as in the summary. Valid during the call.
+    const struct tachy_step_stats *steps;
+    int nb_steps;
 };
 
 struct tachy_curate_params {
@@ -44,6 +48,10 @@ struct tachy_curate_summary {
     int64_t kept;    // of these, kept by the filter
     double seconds;  // of this run
     int64_t duplicates, near_duplicates; // of `frames`: similar to an earlier frame; 0 unless the settings look for them
+    // Of this run, without light_ms: "decode", "scenes" if an expression asks for them, the stages of each task
+    // ("pose.track"), "pictures" and "results", which are written.
+    int nb_steps;
+    struct tachy_step_stats steps[TACHY_MAX_STEPS];
 };
 
 // Processes all inputs whose results are not in the folder yet. An input that fails is listed, and the others go on.

@@ -13,7 +13,7 @@ extern "C" {
 // Runs a task from source to sink in one call. For a pipeline that your own code feeds and drains see pipeline.h.
 
 // A run measures decoding, each stage of its task by name (stages may share one), and encoding.
-#define TACHY_MAX_STEPS 24 // further names share the last one, "other"
+#define TACHY_MAX_STEPS 48 // further names share the last one, "other"
 #define TACHY_STEP_NAME 32 // bytes of a name
 
 struct tachy_step_stats {

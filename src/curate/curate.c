@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/options.h"
+#include "pipeline/pipeline.h"
 #include "pipeline/run_options.h"
 #include "task/batch_auto.h"
 #include "task/task.h"
@@ -66,8 +67,32 @@ static int open_pipeline(struct curate *c)
         return err;
     int workers = TACHY_DEF(p.workers, tachy_cpu_count());
     c->nb_room = 2 * workers * TACHY_MAX(p.batch, 1) + 16;
-    return tachy_pipeline_open(&c->pipeline, tachy_pipeline_params(.workers = p.workers, .max_bytes = p.max_bytes, .batch = p.batch,
-                                                                   .batch_timeout_us = p.batch_timeout_us, .log = c->log));
+    err = tachy_pipeline_open(&c->pipeline, tachy_pipeline_params(.workers = p.workers, .max_bytes = p.max_bytes, .batch = p.batch,
+                                                                  .batch_timeout_us = p.batch_timeout_us, .log = c->log));
+    if (err < 0)
+        return err;
+    c->reads = tachy_prof_new(c->pipeline->steps);
+    c->writes = tachy_prof_new(c->pipeline->steps);
+    return c->reads && c->writes ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+void curate_count(const struct curate *c, struct tachy_prof *prof, const char *row, int64_t frame, uint64_t start)
+{
+    int step = tachy_rows_add(c->pipeline->steps, row, 0, NULL);
+    tachy_prof_add(prof, step, (struct tachy_prof_item){.frame = frame}, start, tachy_ticks(), 0);
+}
+
+int curate_steps(const struct curate *c, struct tachy_step_stats steps[TACHY_MAX_STEPS])
+{
+    struct tachy_prof *all = tachy_prof_new(c->pipeline->steps);
+    if (!all)
+        return 0;
+    pipeline_merge(c->pipeline, all);
+    tachy_prof_merge(all, c->reads);
+    tachy_prof_merge(all, c->writes);
+    int n = tachy_prof_read(all, steps);
+    tachy_aligned_free(all);
+    return n;
 }
 
 static int open_all(struct curate *c)
@@ -102,6 +127,8 @@ static int open_all(struct curate *c)
 static void close_all(struct curate *c)
 {
     curate_streams_close(c);
+    tachy_aligned_free(c->reads);
+    tachy_aligned_free(c->writes);
     tachy_pipeline_close(&c->pipeline);
     curate_look_close(c);
     curate_ledger_close(c);
@@ -172,6 +199,7 @@ static int count(struct curate *c)
         s->other += state == CURATE_OTHER;
     }
     curate_ledger_count(c, &s->frames, &s->kept);
+    s->nb_steps = curate_steps(c, s->steps);
     s->seconds = (double)(tachy_now_ns() - c->began) / 1e9;
     return curate_look_count(c);
 }

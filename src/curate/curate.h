@@ -103,6 +103,7 @@ struct curate {
     int64_t listed; // before --sample and --shard left some out
 
     tachy_pipeline *pipeline;
+    struct tachy_prof *reads, *writes; // figures of the reader's and the writer's threads, in the pipeline's rows
     struct curate_queue queue[CURATE_TASKS_MAX + 2]; // in front of each level, and of the writer
     pthread_mutex_t room_lock;
     pthread_cond_t room_cond;
@@ -129,6 +130,11 @@ void curate_inputs_free(struct curate *c);
 int curate_import_tar(struct curate *c, const char *tar, int (*add)(struct curate *c, const char *path));
 // Reads the whole file and sets its digest.
 int curate_digest(struct curate_file *f, const int *stop, const struct tachy_log *log);
+
+// curate.c: the figures of all stages so far. Returns the number of rows.
+int curate_steps(const struct curate *c, struct tachy_step_stats steps[TACHY_MAX_STEPS]);
+// Adds what a thread has done since `start` (ticks) to its figures, in the row of this name.
+void curate_count(const struct curate *c, struct tachy_prof *prof, const char *row, int64_t frame, uint64_t start);
 
 // values.c: what the names of the expressions stand for.
 void curate_values_of_frame(const struct curate *c, struct curate_record *r);

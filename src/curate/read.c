@@ -1,5 +1,6 @@
 #include "base/clock.h"
 #include "curate/curate.h"
+#include "profile/prof.h"
 #include "source/source_options.h"
 #include "task/task.h"
 
@@ -165,7 +166,10 @@ static int push_frame(struct curate *c, struct input *in, tachy_frame *f)
     r->own = in->own;
     curate_set_ref(c, in->set);
     curate_set_ref(c, in->own);
+    uint64_t start = tachy_ticks();
     int err = curate_look(c, r);
+    if (r->looked)
+        curate_count(c, c->reads, "scenes", f->id, start);
     if (err < 0) {
         curate_record_free(c, r);
         return err;
@@ -184,9 +188,11 @@ static int read_frames(struct curate *c, struct input *in)
     tachy_frame *f = NULL;
     int err = TACHY_OK;
     while (err == TACHY_OK && !curate_stopped(c) && !atomic_load(&c->stop)) {
+        uint64_t start = tachy_ticks();
         err = tachy_source_read(in->source, &f);
         if (err < 0)
             break;
+        curate_count(c, c->reads, "decode", f->id, start);
         in->file->decoded++;
         err = follow_format(c, in, f);
         if (err == TACHY_OK)

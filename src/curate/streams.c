@@ -79,8 +79,10 @@ static int open_set(struct curate *c, const struct tachy_video_info *info, const
         err = tachy_task_make(&set->task[i], t->name, t->set, c->log);
         if (err == TACHY_OK)
             err = check_ahead(c, t, set->task[i]);
-        if (err == TACHY_OK)
+        if (err == TACHY_OK) {
             set->task[i]->input = path;
+            set->task[i]->beside = true;
+        }
         if (err == TACHY_OK)
             err = tachy_pipeline_join(c->pipeline, &set->stream[i],
                                       tachy_stream_params(.task = set->task[i], .input = set->info, .name = t->name));

@@ -1,5 +1,6 @@
 #include "base/clock.h"
 #include "curate/curate.h"
+#include "profile/prof.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -62,10 +63,12 @@ static void show(struct writer *w)
     double work = (double)(w->bytes - w->before), seconds = (double)(now - c->began) / 1e9;
     double part = w->file ? w->file->share * (double)w->file->size : 0;
     double share = work > 0 ? ((double)(w->done - w->before) + part) / work : 0;
+    struct tachy_step_stats steps[TACHY_MAX_STEPS];
+    int n = curate_steps(c, steps);
     c->p.progress(c->p.user, &(struct tachy_curate_progress){
         .files = c->nb_files, .done = w->ended, .file = w->file ? w->file->path : NULL, .frames = w->frames, .share = share,
         .seconds = seconds, .eta = share > 0.001 ? seconds * (1 - share) / share : -1,
-        .fps = seconds > 0 ? (double)w->frames / seconds : 0});
+        .fps = seconds > 0 ? (double)w->frames / seconds : 0, .steps = steps, .nb_steps = n});
 }
 
 static void begin(struct writer *w, struct curate_file *f)
@@ -80,15 +83,21 @@ static int write_frame(struct writer *w, struct curate_record *r)
 {
     struct curate_file *f = r->file;
     bool keep = curate_expression_holds(w->c->keep, r->value);
+    uint64_t start = tachy_ticks();
     int err = keep ? curate_picture(w->c, r) : TACHY_OK;
+    if (r->picture[0])
+        curate_count(w->c, w->c->writes, "pictures", r->head.id, start);
     if (err < 0)
         return err;
+    start = tachy_ticks();
     put_line(&w->line, w->c, r, keep);
     f->frames++;
     f->kept += keep;
     f->share = r->share;
     w->frames++;
-    return w->line.failed ? TACHY_ERR_NOMEM : curate_ledger_add(w->c, &w->line);
+    err = w->line.failed ? TACHY_ERR_NOMEM : curate_ledger_add(w->c, &w->line);
+    curate_count(w->c, w->c->writes, "results", r->head.id, start);
+    return err;
 }
 
 static void fail(struct curate_file *f, const struct curate_record *r, const struct tachy_log *log)

@@ -85,15 +85,23 @@ int tachy_stage_pool(const struct tachy_stage *st, tachy_frame_pool **pool, enum
     return err;
 }
 
+static int add_row(const struct tachy_stage *st, struct tachy_rows *steps, unsigned flags)
+{
+    const tachy_task *t = st->task;
+    char name[TACHY_STEP_NAME];
+    snprintf(name, sizeof(name), "%s%s%s", t->beside ? t->name : "", t->beside ? "." : "", step_name(st));
+    return tachy_rows_add(steps, name, flags, st->ops->remedy);
+}
+
 void tachy_task_count(tachy_task *t, struct tachy_rows *steps)
 {
     for (int i = 0; i < t->nb_stages; i++) {
         struct tachy_stage *st = t->stage[i];
         unsigned model = st->flags & TACHY_STAGE_MODEL ? TACHY_STEP_MODEL : 0;
         if (!tachy_stage_of_nobody(st))
-            st->step = tachy_rows_add(steps, step_name(st), model, st->ops->remedy);
+            st->step = add_row(st, steps, model);
         if (st->flags & TACHY_STAGE_ORDERED)
-            st->step = tachy_rows_add(steps, step_name(st), model | TACHY_STEP_IN_ORDER, st->ops->remedy);
+            st->step = add_row(st, steps, model | TACHY_STEP_IN_ORDER);
     }
 }
 

@@ -266,6 +266,7 @@ struct tachy_task {
     bool offloads;       // frames are on the host, and networks run on a GPU all the same (tachy_infer_setup())
     const char *input;   // of the stream that runs, as the job names it; NULL: nobody said. Whoever starts a run sets it
     bool cut;            // the run was stopped: finish() has a part of the last input. Whoever calls it sets it
+    bool beside;         // other tasks share its pipeline: its rows in the figures are "NAME.STEP". Whoever joins them sets it
     bool values;         // frames have named values, each the same ones: text without regions tells them
     char *settings;      // that it was opened with: a JSON object, text by path; NULL: none
     struct tachy_stage_save *save; // pipeline/stage_save.h; NULL: nothing is saved

@@ -17,11 +17,15 @@ import unittest
 import cv2
 import duckdb
 import numpy as np
+import onnx
+import onnxruntime
 import pyarrow.parquet
+from onnx import TensorProto, helper, numpy_helper
 from pycocotools.coco import COCO
 
 import common
 from common import DEPS, TACHY, ffmpeg, ffprobe, models, run
+from terminal import Terminal
 
 
 def lines(path):
@@ -58,6 +62,9 @@ class Curate(common.Case):
         summary, got = json.loads(p.stdout), self.results()
         counted = sum(int(ffprobe(f, "-count_frames")["streams"][0]["nb_read_frames"]) for f in self.inputs.iterdir())
         self.assertEqual((summary["decoded"], summary["frames"], len(got)), (counted,) * 3)
+        calls = {s["name"]: s["calls"] for s in summary["steps"]}
+        self.assertLessEqual({"decode", "detect.model", "pose.track", "pose.lines", "results"}, set(calls))
+        self.assertEqual(set(calls.values()), {counted})
         for name in ("a.mp4", "b.mkv", "c.png"):
             own = [x for x in got if x["file"].endswith(name)]
             self.assertEqual([x["frame"] for x in own], list(range(len(own))))
@@ -66,6 +73,35 @@ class Curate(common.Case):
                 alone = lines(self.tmp / "alone.jsonl")
                 self.assertEqual([x[task]["regions"] for x in own], [x["regions"] for x in alone], (name, task))
         self.assertTrue(any(x["detect"]["regions"] for x in got))
+
+    def test_progress_of_each_task(self):
+        """A block on a terminal, which is gone at the end; then a table of all stages."""
+        for repeat in (5, 25, 100):  # a run may end before a loaded machine shows anything
+            ffmpeg("-y", "-stream_loop", repeat, "-i", DEPS / "media" / "sample.mp4", "-an", "-frames:v", 60 * repeat, "-vf", "scale=160:120", "-preset", "ultrafast",
+                   self.inputs / "a.mp4")
+            t = Terminal("curate", "--tasks", "detect,pose", "--pose.when", "frame < 9", "-y", "-o", self.tmp / "out", self.inputs, columns=70)
+            self.assertEqual(t.wait(300), 0, t.shown)
+            if re.search(r"detect +\d+ frames", t.shown):
+                break
+        self.assertRegex(t.shown, r"0/1 inputs .*\r\n  decode +\d+ frames +\d+ %.*\r\n  detect +\d+ frames +\d+ %  preprocess \d+ %  model \d+ %")
+        self.assertLess(max(len(x) for x in re.split(r"\r|\n|\x1b\[[KA]", t.shown.split("1 inputs:")[0])), 70)
+        screen, y, x = {}, 0, 0
+        for at in re.finditer(r"\x1b\[([KA])|([\r\n])|([^\x1b\r\n]+)", t.shown):
+            if at[1] == "K":
+                screen[y] = screen.get(y, "")[:x]
+            elif at[1] == "A":
+                y -= 1
+            elif at[2]:
+                x, y = (0, y) if at[2] == "\r" else (x, y + 1)
+            else:
+                screen[y] = screen.get(y, "").ljust(x)[:x] + at[3]
+                x += len(at[3])
+        last = [screen[i] for i in sorted(screen) if screen[i]]
+        self.assertTrue(last[0].startswith("1 inputs: 1 done"), last)
+        self.assertIn(f"{60 * repeat} frames decoded", last[1])
+        table = {w[0]: (int(w[1]), float(w[2]), int(w[3])) for w in (x.split() for x in last[3:])}
+        self.assertEqual([table[k][0] for k in ("decode", "detect.model", "pose.track", "results")], [60 * repeat, 60 * repeat, 9, 60 * repeat])
+        self.assertAlmostEqual(sum(v[2] for v in table.values()), 100, delta=len(table) / 2)
 
     def test_tasks_that_look_ahead(self):
         """Of every input all frames come, though none follows in its stream; pictures are mended, sound belongs to its own pictures."""
