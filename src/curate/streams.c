@@ -22,6 +22,8 @@ struct curate_set {
 struct curate_streams {
     pthread_mutex_t lock;
     struct curate_set *recent; // used only by the reader; most recently used first
+    struct tachy_log again;    // of all sets but the first, which has told what holds for each
+    bool told[2];              // of sets whose tasks hear, and of the others
 };
 
 int curate_streams_open(struct curate *c)
@@ -30,6 +32,9 @@ int curate_streams_open(struct curate *c)
     if (!c->streams)
         return TACHY_ERR_NOMEM;
     pthread_mutex_init(&c->streams->lock, NULL);
+    if (c->log)
+        c->streams->again = *c->log;
+    c->streams->again.max_level = TACHY_MIN(c->streams->again.max_level, TACHY_LOG_WARN);
     return TACHY_OK;
 }
 
@@ -66,6 +71,8 @@ static int check_ahead(const struct curate *c, const struct curate_task *t, cons
 static int open_set(struct curate *c, const struct tachy_video_info *info, const char *path, struct curate_set **out)
 {
     struct curate_set *set = *out = calloc(1, sizeof(*set));
+    bool *told = &c->streams->told[path != NULL];
+    const struct tachy_log *log = *told && c->log ? &c->streams->again : c->log;
     int err = set ? TACHY_OK : TACHY_ERR_NOMEM;
     if (set) {
         set->info = *info;
@@ -76,7 +83,7 @@ static int open_set(struct curate *c, const struct tachy_video_info *info, const
         const struct curate_task *t = &c->task[i];
         if (t->hears != (path != NULL))
             continue;
-        err = tachy_task_make(&set->task[i], t->name, t->set, c->log);
+        err = tachy_task_make(&set->task[i], t->name, t->set, log);
         if (err == TACHY_OK)
             err = check_ahead(c, t, set->task[i]);
         if (err == TACHY_OK) {
@@ -91,6 +98,7 @@ static int open_set(struct curate *c, const struct tachy_video_info *info, const
         close_set(set);
         *out = NULL;
     }
+    *told |= err == TACHY_OK;
     return err;
 }
 

@@ -19,6 +19,9 @@ const struct tachy_option tachy_model_options[] = {
     {"model.input_size", "input-size", 0, TACHY_OPT_SIZE, .arg = "WxH", .group = "Model",
      .help = "size of the pictures that the model sees, if it takes other sizes than its card's; in a file also "
              "[width, height]"},
+    {"curate.fast_mode", "fast-mode", 0, TACHY_OPT_BOOL, "no", .group = "Model", .verbs = TACHY_VERB_CURATE,
+     .help = "a quick look: the smaller network that the card names, or a picture of half the size for networks that take one; "
+             "masks: also 8 points along a side; curate: also every third frame unless --every-nth is given"},
     {"model.provider", "provider", 0, TACHY_OPT_STRING, "auto", .arg = "NAME", .group = "Model",
      .verbs = TACHY_VERB_REPLAY | TACHY_VERB_ENGINE | TACHY_VERB_CURATE,
      .help = "what runs the model: tachy (our own plans), cpu (ONNX Runtime's kernels), auto (tachy if it runs the "

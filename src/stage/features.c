@@ -21,20 +21,9 @@ static const struct tachy_option options[] = {
 
 int masks_open_network(struct tachy_infer *net, struct tachy_stage *st, const tachy_settings *s)
 {
-    struct tachy_net_params named = {.name = tachy_settings_str(s, "model.name"), .card = tachy_settings_str(s, "model.card"),
+    const struct tachy_net_params named = {.name = tachy_settings_str(s, "model.name"), .card = tachy_settings_str(s, "model.card"),
                                      .task = "masks"};
-    int err = tachy_net_open_model(net, st, &named, s);
-    const char *smaller = err == TACHY_OK && tachy_settings_bool(s, "curate.fast_mode") ? net->net[TACHY_INFER_FULL].card->smaller : "";
-    char *name = *smaller ? strdup(smaller) : NULL;
-    if (name) {
-        infer_free(net);
-        *net = (struct tachy_infer){0};
-        named.name = name;
-        named.card = NULL;
-        err = tachy_net_open_model(net, st, &named, s);
-    }
-    free(name);
-    return err < 0 ? err : infer_open_first(net);
+    return tachy_net_open(net, st, &named, s);
 }
 
 static int open(struct tachy_stage *st, const tachy_settings *s)

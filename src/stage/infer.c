@@ -74,7 +74,7 @@ static int take_size(struct tachy_infer *in, const tachy_settings *set)
     if (!tachy_settings_size(set, path, &w, &h) || (w == card->in.width && h == card->in.height))
         return TACHY_OK;
     infer_resize_card(net, card, w, h);
-    if (infer_takes_size(in, net))
+    if (infer_takes_size(in, net, false))
         return TACHY_OK;
     net->card = card;
     bool named = tachy_settings_by_name(set, path);
@@ -103,6 +103,8 @@ int infer_open_whole(struct tachy_stage *st, const tachy_settings *set)
     } else {
         err = infer_open_named(in, st, set);
     }
+    if (err == TACHY_OK)
+        err = infer_choose_fast(in, set);
     return err < 0 ? err : take_size(in, set);
 }
 

@@ -114,8 +114,24 @@ static int take_shape(struct tachy_infer *s, const struct tachy_card *c, const t
     return to->rank ? TACHY_OK : unknown_size(s, c, c->state[k].input);
 }
 
+// One run on a black picture. A network with several inputs is not run: what the others are is not known yet.
+static int try_run(struct tachy_infer *s, const struct tachy_infer_net *net, tachy_engine *e)
+{
+    const struct tachy_io *is;
+    struct infer_tensors t = {0};
+    if (tachy_engine_inputs(e, &is) > 1)
+        return TACHY_OK;
+    int err = infer_tensors_open(s, net, e, 1, &t);
+    if (err == TACHY_OK) {
+        memset(t.in[0].data, 0, tachy_tensor_bytes(&t.in[0]));
+        err = tachy_engine_run(e, t.in, t.out);
+    }
+    infer_tensors_free(&t);
+    return err;
+}
+
 // Opens the model unchanged except for the picture's size.
-static int look(struct tachy_infer *s, const struct tachy_infer_net *net, const struct tachy_log *log)
+static int look(struct tachy_infer *s, const struct tachy_infer_net *net, bool runs, const struct tachy_log *log)
 {
     const struct tachy_card *c = net->card;
     struct asked a;
@@ -131,13 +147,15 @@ static int look(struct tachy_infer *s, const struct tachy_infer_net *net, const 
         err = check(c, e, log);
     for (int k = 0; k < s->nb_states && err == TACHY_OK; k++)
         err = take_shape(s, c, e, k);
+    if (err == TACHY_OK && runs)
+        err = try_run(s, net, e);
     tachy_engine_close(&e);
     return err;
 }
 
-bool infer_takes_size(struct tachy_infer *s, const struct tachy_infer_net *net)
+bool infer_takes_size(struct tachy_infer *s, const struct tachy_infer_net *net, bool runs)
 {
-    return s->pretends || look(s, net, NULL) == TACHY_OK;
+    return s->pretends || look(s, net, runs, NULL) == TACHY_OK;
 }
 
 int infer_find_states(struct tachy_infer *s)
@@ -157,7 +175,7 @@ int infer_find_states(struct tachy_infer *s)
     const struct tachy_log *log = s->st->task->log;
     struct tachy_log errors = log ? *log : (struct tachy_log){0}; // messages about the rest will come again
     errors.max_level = TACHY_LOG_ERR;
-    return known ? TACHY_OK : look(s, net, &errors);
+    return known ? TACHY_OK : look(s, net, false, &errors);
 }
 
 int infer_match_states(struct tachy_infer *s)

@@ -91,8 +91,9 @@ int infer_input(struct infer_worker *w, const struct tachy_piece *p, struct tach
 // it against the card. `device`: index of the task's device for a provider that runs on devices.
 int infer_open_engine(const struct tachy_infer *in, const struct tachy_infer_net *net, int batch, int device,
                       tachy_engine **out);
-// True if the model takes pictures of its card's size; logs nothing. For a network that got another card.
-bool infer_takes_size(struct tachy_infer *in, const struct tachy_infer_net *net);
+// True if the model takes pictures of its card's size; logs nothing. For a network that got another card. `runs`: a run is
+// tried as well.
+bool infer_takes_size(struct tachy_infer *in, const struct tachy_infer_net *net, bool runs);
 // For a recurrent model: finds the states' shapes, before its engine is opened, and then which inputs and outputs of
 // the full network they are.
 int infer_find_states(struct tachy_infer *in);
@@ -115,6 +116,9 @@ int infer_region_ensure(const struct tachy_infer *in, struct infer_region *r);
 
 // The card with other extents of the picture; its mask keeps its share of them.
 void infer_resize_card(struct tachy_infer_net *net, const struct tachy_card *from, int width, int height);
+// With --fast-mode, after the model was opened: the smaller network that its card names takes its place, or it gets smaller
+// pictures if it takes them. What cannot be had is told, and no error. TACHY_ERR_NOMEM.
+int infer_choose_fast(struct tachy_infer *in, const tachy_settings *set);
 // After start(): what has the shape of the smaller network's input is seen by that from now on, if it can be opened.
 void infer_open_by_shape(struct tachy_infer *in);
 

@@ -34,14 +34,18 @@ static int same_model(struct tachy_infer_net *net, const struct tachy_card *full
     return TACHY_OK;
 }
 
+static void say_absent(const struct tachy_infer *in, const struct tachy_card *full, int err)
+{
+    tachy_msg(in->st->task->log, TACHY_LOG_INFO, "the smaller model %s cannot be read (%s), so %s is the only one; `tachy model pull %s` gets it",
+              full->smaller, tachy_err_text(err), full->name, full->smaller);
+}
+
 static int other_model(const struct tachy_infer *in, struct tachy_infer_net *net, const struct tachy_card *full)
 {
     struct tachy_model_params p = {.name = full->smaller, .dir = in->model_dir}; // told below
     int err = tachy_model_open(&net->model, &p);
     if (err < 0) {
-        tachy_msg(in->st->task->log, TACHY_LOG_INFO,
-                  "the smaller model %s cannot be read (%s), so %s is the only one; `tachy model pull %s` gets it",
-                  full->smaller, tachy_err_text(err), full->name, full->smaller);
+        say_absent(in, full, err);
         return err;
     }
     net->card = tachy_model_card(net->model);
@@ -107,4 +111,53 @@ void infer_open_by_shape(struct tachy_infer *in)
                   in->net[TACHY_INFER_SMALL].card->name, full->name, full->name);
     else if (in->automatic && !*full->smaller) // else open_small() has said it
         tachy_msg(in->st->task->log, TACHY_LOG_INFO, "the model is %s, the only one for this that is installed", full->name);
+}
+
+// ---- --fast-mode
+
+// Half of it as a multiple of 32, which most networks need.
+static int half(int extent) { return TACHY_MAX((extent / 2 + 16) / 32 * 32, 32); }
+
+static int take_smaller_model(struct tachy_infer *in, const tachy_settings *set)
+{
+    const struct tachy_card *full = in->net[TACHY_INFER_FULL].card;
+    const struct tachy_log *log = in->st->task->log;
+    struct tachy_infer small = {0};
+    int err = infer_open_model(&small, in->st, full->smaller, NULL, set, NULL);
+    const struct tachy_card *card = small.net[TACHY_INFER_FULL].card;
+    bool fits = err == TACHY_OK && !strcmp(card->task, full->task);
+    if (fits)
+        tachy_msg(log, TACHY_LOG_INFO, "--fast-mode: model %s in place of %s", card->name, full->name);
+    else if (err == TACHY_OK)
+        tachy_msg(log, TACHY_LOG_WARN, "--fast-mode: %s, which the card of %s names, is no model of task %s; it is not used", card->name,
+                  full->name, full->task);
+    else
+        say_absent(in, full, err);
+    infer_free(fits ? in : &small);
+    if (fits)
+        *in = small;
+    return err == TACHY_ERR_NOMEM ? err : TACHY_OK;
+}
+
+int infer_choose_fast(struct tachy_infer *in, const tachy_settings *set)
+{
+    struct tachy_infer_net *net = &in->net[TACHY_INFER_FULL];
+    const struct tachy_card *full = net->card;
+    const struct tachy_log *log = in->st->task->log;
+    int w = TACHY_DEF(full->smaller_width, half(full->in.width)), h = TACHY_DEF(full->smaller_height, half(full->in.height));
+    if (!tachy_settings_bool(set, "curate.fast_mode") || tachy_settings_is_set(set, "model.input_size"))
+        return TACHY_OK;
+    if (*full->smaller)
+        return take_smaller_model(in, set);
+    // Other networks of the card take what this one makes of a picture of the full size.
+    bool alone = !*full->prompts.file && !*full->memory.encoder;
+    infer_resize_card(net, full, w, h);
+    if (alone && (int64_t)w * h < (int64_t)full->in.width * full->in.height && infer_takes_size(in, net, true)) {
+        tachy_msg(log, TACHY_LOG_INFO, "--fast-mode: model %s sees pictures of %dx%d, not of %dx%d", full->name, w, h, full->in.width,
+                  full->in.height);
+        return TACHY_OK;
+    }
+    net->card = full;
+    tachy_msg(log, TACHY_LOG_INFO, "--fast-mode: model %s takes pictures of %dx%d only", full->name, full->in.width, full->in.height);
+    return TACHY_OK;
 }

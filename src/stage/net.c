@@ -4,6 +4,8 @@ int tachy_net_open_model(struct tachy_infer *n, struct tachy_stage *st, const st
                          const tachy_settings *s)
 {
     int err = infer_open_model(n, st, p->name, p->card, s, p->optional ? NULL : st->task->log);
+    if (err == TACHY_OK)
+        err = infer_choose_fast(n, s);
     if (err < 0)
         return err;
     const struct tachy_card *c = n->net[TACHY_INFER_FULL].card;

@@ -18,6 +18,6 @@ const struct features *features_of(const struct tachy_stage *st);
 // the frame was not looked at.
 float *const *features_in(const struct tachy_stage *st, const struct tachy_item *item);
 
-// The network of the settings, or with --fast-mode the smaller one that its card names: of the task masks, with its first engine.
+// The network of the settings: of the task masks, with its first engine.
 // To be freed also on failure.
 int masks_open_network(struct tachy_infer *net, struct tachy_stage *st, const tachy_settings *s);

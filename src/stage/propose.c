@@ -74,10 +74,6 @@ static const struct tachy_option options[] = {
      .help = "close holes and remove islands of at most this many pixels of the network's masks"},
     {"masks.sam2_batch", "sam2-batch", 0, TACHY_OPT_INT, "64", .min = 1, .max = 1024, .group = "Masks",
      .help = "prompts per run of the second network"},
-    // Also what curate reads: its quick look is a quick look at masks as well.
-    {"curate.fast_mode", "fast-mode", 0, TACHY_OPT_BOOL, "no", .group = "Curate", .verbs = TACHY_VERB_CURATE,
-     .help = "a quick look: masks from 8 points along a side, by the smaller network if the card names one; in curate "
-             "also every third frame unless --every-nth is given"},
     {0},
 };
 

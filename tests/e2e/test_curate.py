@@ -212,6 +212,56 @@ class Curate(common.Case):
         self.curate(f"{self.inputs}/deep/er/0.*", "--fast-mode", out="fast")
         self.assertEqual(len(self.results("fast")), 3)
 
+    def free_network(self, name, fixed=False):
+        """Classes of a picture of any size, or of one that says so and is wrong."""
+        rng = np.random.default_rng(5)
+        values = {"k": rng.normal(0, 0.5, (48, 3, 5, 5)), "w": rng.normal(0, 1, (48, 4))}
+        values["k"] -= values["k"].mean((2, 3), keepdims=True)  # edges, of which small pictures have more
+        nodes = [helper.make_node("Conv", ["x", "k"], ["c"]), helper.make_node("Relu", ["c"], ["r"]),
+                 helper.make_node("Reshape", ["x", "shape"], ["p"]) if fixed else helper.make_node("GlobalAveragePool", ["r"], ["p"]),
+                 helper.make_node("Slice", ["p", "zero", "most", "one"], ["s"]) if fixed else helper.make_node("Identity", ["p"], ["s"]),
+                 helper.make_node("Flatten", ["s"], ["f"]), helper.make_node("MatMul", ["f", "w"], ["y"])]
+        ints = {"shape": [-1, 3 * 64 * 64], "zero": [0], "most": [48], "one": [1]}
+        graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, "h", "w"])],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])],
+                                  [numpy_helper.from_array(v.astype(np.float32), k) for k, v in values.items()] +
+                                  [numpy_helper.from_array(np.array(v), k) for k, v in ints.items() if fixed])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(self.tmp / f"{name}.onnx"))
+        (self.tmp / f"{name}.json").write_text(json.dumps({
+            "name": name, "task": "classify", "file": f"{name}.onnx", "input": {"width": 64, "height": 64, "layout": "nchw", "scale": 1 / 255},
+            "outputs": [{"meaning": "classes", "activation": "softmax", "top": 4, "labels": list("abcd")}]}))
+        return self.tmp / f"{name}.onnx"
+
+    def test_fast_mode_gives_networks_smaller_pictures(self):
+        """Those that take them, as ONNX Runtime's package says of such pictures; said once, though the inputs differ in size."""
+        for i, size in enumerate((256, 128, 64)):
+            tiles = np.random.default_rng(i).integers(0, 256, (8, 8, 3), np.uint8)
+            cv2.imwrite(str(self.inputs / f"{i}.png"), np.kron(tiles, np.ones((size // 8, size // 8, 1), np.uint8)))
+        free, fixed = self.free_network("free"), self.free_network("fixed", fixed=True)
+        session = onnxruntime.InferenceSession(str(free), providers=["CPUExecutionProvider"])
+
+        def want(size):
+            y = [session.run(None, {"x": cv2.resize(cv2.imread(str(f)), (size, size), interpolation=cv2.INTER_AREA)[None, :, :, ::-1].transpose(0, 3, 1, 2)
+                                    .astype(np.float32) / 255})[0][0] for f in sorted(self.inputs.iterdir())]
+            return np.exp(y) / np.exp(y).sum(1, keepdims=True)
+
+        def got(model, out, *args):
+            p = run("curate", "--tasks", "classify,detect", "--classify.model", model, "-o", self.tmp / out, self.inputs, *args)
+            values = [x["classify"]["regions"][0]["values"] for x in self.results(out)]
+            return np.array([[v[k] for k in "abcd"] for v in values]), p.stderr
+        whole, said = got(free, "whole")
+        self.assertNotIn("fast-mode", said)
+        np.testing.assert_allclose(whole, want(64), atol=0.005)
+        fast, said = got(free, "fast", "--fast-mode")
+        np.testing.assert_allclose(fast, want(32), atol=0.005)
+        self.assertGreater(np.abs(want(32) - want(64)).max(), 0.02)
+        self.assertEqual(said.count("--fast-mode: model free sees pictures of 32x32, not of 64x64"), 1)
+        self.assertEqual(said.count("--fast-mode: model face takes pictures of 128x128 only"), 1)
+        whole, _ = got(fixed, "fixed")
+        fast, said = got(fixed, "fixed-fast", "--fast-mode")
+        np.testing.assert_array_equal(fast, whole)
+        self.assertIn("--fast-mode: model fixed takes pictures of 64x64 only", said)
+
     def test_a_failing_input_is_listed(self):
         clip(self.inputs / "a.mp4", 4)
         clip(self.inputs / "z.mp4", 4, at=1)
