@@ -12,6 +12,7 @@
 
 enum { WARM_POINTS = 8 }; // with fewer points after the warm-up, the steady rate is that of the whole run
 enum { PULL_MS = 200, PULL_LIMITED_MS = 20 }; // longest wait for a frame; in a run with a time limit
+static const double BEGIN_S = 2; // longest wait for all decoders to begin, before the steady part
 static const double POINT_S = 0.005; // between two points of the steady rate
 static const uint64_t ENERGY_NS = 30000000000; // between two readings of energy
 
@@ -199,14 +200,14 @@ static void open_tuner(struct run *r)
     tachy_tuner_open(&r->tuner, n, most, r->p->log, tuner_now(r));
 }
 
-// Seconds since the steady part began: when the first frame is written and each decoder has given one, but no later
-// than the time limit after the first frame. Negative: it has not begun.
+// Seconds since the steady part began: when the first frame is written and each decoder has given one, but not much later than the
+// first frame: eight of a GPU's decoders take up to half a second. Negative: it has not begun.
 static double steady_s(struct run *r)
 {
     if (!atomic_load(&r->written))
         return -1;
     double now = since_s(r->start_ns) - tachy_control_paused_s(r->p->control, &r->controlled);
-    bool begun = atomic_load(&r->readers.begun) >= r->readers.nb || now - (double)atomic_load(&r->first_ns) * 1e-9 >= r->p->time_limit_s;
+    bool begun = atomic_load(&r->readers.begun) >= r->readers.nb || now - (double)atomic_load(&r->first_ns) * 1e-9 >= BEGIN_S;
     if (!(r->steady_from_s > 0) && begun)
         r->steady_from_s = now;
     return r->steady_from_s > 0 ? now - r->steady_from_s : -1;
