@@ -108,7 +108,8 @@ TACHY_API int64_t tachy_stream_window(const tachy_stream *s);
 TACHY_API int tachy_stream_push(tachy_stream *s, tachy_frame *f);
 
 // Tells that no frame follows for now: stages that look ahead stop waiting, so that pull returns every result. The next
-// frame starts afresh, as after a discontinuity. Does not wait. Call it on the pushing thread.
+// frame starts afresh, as the first one of another input: nothing is left of the frames before, numbers of tracks included.
+// Does not wait. Call it on the pushing thread.
 TACHY_API void tachy_stream_flush(tachy_stream *s);
 
 // Hands over the frame at position `seq` (0, 1, 2, ... in the order of pull), in any order; each position once. `f` may

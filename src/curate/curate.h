@@ -164,6 +164,8 @@ void curate_set_ref(struct curate *c, struct curate_set *set);
 void curate_set_unref(struct curate *c, struct curate_set *set);
 // NULL: the set has none of this task.
 tachy_stream *curate_set_stream(struct curate_set *set, int task);
+// Pushes a frame of the input. One thread for each task.
+int curate_set_push(struct curate_set *set, int task, const struct curate_file *file, tachy_frame *frame);
 // No frame follows for now in the tasks that see every frame, or none at all. The reader's.
 void curate_set_flush(const struct curate *c, struct curate_set *set);
 void curate_set_end(const struct curate *c, struct curate_set *set);

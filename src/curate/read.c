@@ -96,10 +96,9 @@ static tachy_stream *stream_of(const struct curate *c, const struct curate_recor
 
 static int push(struct curate *c, struct curate_record *r, int task)
 {
-    tachy_stream *s = stream_of(c, r, task);
-    if (!s)
+    if (!stream_of(c, r, task))
         return TACHY_OK;
-    int err = tachy_stream_push(s, r->frame);
+    int err = curate_set_push(c->task[task].hears ? r->own : r->set, task, r->file, r->frame);
     r->pushed[task] = err == TACHY_OK;
     if (err < 0 && !r->err) {
         r->err = err;

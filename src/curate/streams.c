@@ -15,6 +15,7 @@ struct curate_set {
     struct tachy_video_info info;
     tachy_task *task[CURATE_TASKS_MAX];
     tachy_stream *stream[CURATE_TASKS_MAX];
+    const struct curate_file *file[CURATE_TASKS_MAX]; // of the frame that was pushed last; of the thread that pushes to the task
     int refs; // under curate_streams.lock
     atomic_int err;
 };
@@ -176,6 +177,14 @@ void curate_set_unref(struct curate *c, struct curate_set *set)
 }
 
 tachy_stream *curate_set_stream(struct curate_set *set, int task) { return set ? set->stream[task] : NULL; }
+
+int curate_set_push(struct curate_set *set, int task, const struct curate_file *file, tachy_frame *frame)
+{
+    if (set->file[task] && set->file[task] != file)
+        tachy_stream_flush(set->stream[task]); // nothing goes on from the input before
+    set->file[task] = file;
+    return tachy_stream_push(set->stream[task], frame);
+}
 
 void curate_set_flush(const struct curate *c, struct curate_set *set)
 {

@@ -209,7 +209,8 @@ static int push_fit(struct room *r, tachy_frame *f)
     slot->err = TACHY_OK;
     if (f) {
         fill(s, &slot->item, f);
-        slot->item.anew |= seq && seq == atomic_load(&s->flushed);
+        slot->item.other = seq && seq == atomic_load(&s->flushed);
+        slot->item.anew |= slot->item.other;
     }
     err = r->breaks ? add_break(s, seq) : TACHY_OK;
     if (err == TACHY_OK)

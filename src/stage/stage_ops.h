@@ -66,6 +66,7 @@ struct tachy_item {
     uint64_t pushed;     // into the pipeline, tachy_ticks()
     uint32_t stream;     // number of its stream in the profile
     bool anew;           // ordered stages begin with a new state here
+    bool other;          // anew, of another input: numbers that a state gives begin again too
     bool small;          // the model is to see a smaller picture (TACHY_DEGRADE_SMALL_INPUT)
     bool apart;          // the model's call is not the worker's that preprocesses: tensors stay with the item
     bool pending;        // a device still works at `out` and `result`: see `sync`

@@ -213,6 +213,8 @@ int track_frame(struct tachy_stage *st, struct track_runner *r, struct track_own
                       .found = tachy_stage_item(st, item)};
     if (!state || item->anew)
         tachy_follow_reset(f.follow);
+    if (item->other)
+        f.follow->next_id = 0;
     tachy_regions_clear(&f.found->all);
     for (int k = 0; k < TACHY_MAX_FOLLOWED; k++)
         tachy_regions_clear(&f.found->thing[k]);
