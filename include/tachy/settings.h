@@ -80,8 +80,8 @@ struct tachy_option {
     const char *tune;    // the row affects speed: values to try, as "1|4|16"; "cores": 1, 2, 4 up to twice the
                          // number of cores; NULL: it is not tuned
     bool tune_changes;   // those values may change results, so quality must be checked
-    bool at_end;         // applies to all frames of all inputs together, in the section of its task: not with --parallel,
-                         // --resume or curate
+    bool at_end;         // applies to all frames of all inputs together, in the section of its task: not with --parallel or
+                         // --resume; docs/curate.md says which of them curate takes
 };
 
 // The table, in the order of help. Static memory.

@@ -118,6 +118,8 @@ static int open_all(struct curate *c)
     if (err == TACHY_OK)
         err = curate_ledger_open(c);
     if (err == TACHY_OK)
+        err = curate_notes_check(c);
+    if (err == TACHY_OK)
         err = curate_look_open(c);
     if (err == TACHY_OK)
         err = curate_streams_open(c);
@@ -212,6 +214,8 @@ static int run(struct curate *c)
         err = try_again(c);
     if (err == TACHY_OK)
         err = curate_ledger_failed(c);
+    if (err == TACHY_OK && !curate_stopped(c))
+        err = curate_notes_finish(c);
     if (err == TACHY_OK && !curate_stopped(c))
         err = curate_export(c);
     int counted = count(c);

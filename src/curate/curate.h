@@ -5,6 +5,7 @@
 #include "curate/expression.h"
 #include "postprocess/text.h"
 
+#include <jansson.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <tachy/curate.h>
@@ -28,6 +29,8 @@ struct curate_task {
     struct curate_expression *when; // NULL: every frame
     int level;
     bool mends, hears; // of its table
+    bool notes;        // its items' notes are kept, for files about all inputs together (notes.c)
+    tachy_task *taker; // that has taken them, until the run ends; NULL: not yet
 };
 
 // State of an input.
@@ -44,7 +47,7 @@ struct curate_file {
     int first;       // index of an input before it with the same bytes, plus one; 0: none
     char why[256];   // of a failure
     bool looked;     // the reader's: look.c has seen frames of it
-    int64_t begin;   // for the writer: offset of its lines in results.jsonl
+    int64_t begin, notes_begin; // for the writer: offsets of its part of results.jsonl and notes.bin
     int64_t frames, kept, decoded;
     double share;    // of it that has been written, 0..1
 };
@@ -76,6 +79,7 @@ struct curate_record {
     char picture[64];   // of a kept frame, in the folder of the results; "": none
     bool pushed[CURATE_TASKS_MAX];
     struct tachy_text text[CURATE_TASKS_MAX]; // a JSON object of each task that has seen it
+    struct tachy_text note[CURATE_TASKS_MAX]; // stage/note.h
     struct curate_value *value; // in the order of curate.names
 };
 
@@ -95,6 +99,7 @@ struct curate {
     atomic_bool *valued;            // of each name: some frame had a value
     struct curate_expression *keep; // NULL: every frame
     bool pictures;                  // of kept frames are written
+    bool notes;                     // of some task are kept
 
     struct curate_file *file;
     int nb_files;
@@ -166,6 +171,8 @@ void curate_set_unref(struct curate *c, struct curate_set *set);
 tachy_stream *curate_set_stream(struct curate_set *set, int task);
 // Pushes a frame of the input. One thread for each task.
 int curate_set_push(struct curate_set *set, int task, const struct curate_file *file, tachy_frame *frame);
+// The task's note of the item with this result; NULL: it makes none.
+const struct tachy_text *curate_set_note(const struct curate_set *set, int task, const struct tachy_result *result);
 // No frame follows for now in the tasks that see every frame, or none at all. The reader's.
 void curate_set_flush(const struct curate *c, struct curate_set *set);
 void curate_set_end(const struct curate *c, struct curate_set *set);
@@ -193,8 +200,19 @@ int curate_write(struct curate *c);
 // picture.c: writes the frame's picture, if pictures are wanted, and names it in the record.
 int curate_picture(struct curate *c, struct curate_record *r);
 
-// ledger.c: the folder of results. files.jsonl lists finished inputs; its last line gives the valid length of
-// results.jsonl.
+// notes.c: files about all inputs together (tachy_option.at_end). The notes of all items lie in notes.bin, and each run that gets
+// through its inputs writes these files from all of them.
+// Before the first frame: refuses files that are there and are not an earlier run's of this folder.
+int curate_notes_check(struct curate *c);
+int curate_notes_finish(struct curate *c);
+// What the tasks' things turned out to be, for the next line of results.jsonl: labels of its regions. After curate_notes_finish();
+// at[]: begins with zeros.
+void curate_notes_label(const struct curate *c, json_t *frame, size_t at[CURATE_TASKS_MAX]);
+// The rows of options that are written so, for messages.
+#define CURATE_AT_END "faces.people, faces.names, categorize.embeddings, quality.report, pose.bvh"
+
+// ledger.c: the folder of results. files.jsonl lists finished inputs; its last line gives the valid lengths of
+// results.jsonl and notes.bin.
 int curate_ledger_open(struct curate *c);
 void curate_ledger_close(struct curate *c);
 bool curate_ledger_has(const struct curate *c, struct curate_file *f); // done, by its digest
@@ -203,6 +221,11 @@ const char *curate_dir(const struct curate *c); // by the settings, also before 
 const char *curate_ledger_dir(const struct curate *c);
 int64_t curate_ledger_at(const struct curate *c); // bytes of results.jsonl
 int curate_ledger_add(struct curate *c, const struct tachy_text *line);
+int64_t curate_ledger_notes_at(const struct curate *c); // bytes of notes.bin
+int curate_ledger_note(struct curate *c, int task, const struct tachy_text *note);
+// Calls `each` for all notes; `file`: line of the input in files.jsonl, from 0. *nb_files: lines. After the last input.
+int curate_ledger_notes(const struct curate *c, int (*each)(void *user, int file, const char *input, int task, const void *note, size_t size),
+                        void *user, int *nb_files);
 int curate_ledger_end(struct curate *c, const struct curate_file *f); // its lines are whole
 int curate_ledger_drop(struct curate *c, const struct curate_file *f); // its lines go
 void curate_ledger_count(const struct curate *c, int64_t *frames, int64_t *kept); // of all inputs that are done

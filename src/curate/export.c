@@ -81,12 +81,13 @@ int curate_export_check(const tachy_settings *s, bool *pictures, const struct ta
 static int walk(const struct curate_export *x, int (*each)(void *user, json_t *frame), void *user)
 {
     char *path = tachy_asprintf("%s/results.jsonl", x->dir), *line = NULL;
-    size_t room = 0;
+    size_t room = 0, labels[CURATE_TASKS_MAX] = {0};
     ssize_t n = 0;
     FILE *f = path ? fopen(path, "r") : NULL;
     int err = f ? TACHY_OK : tachy_fail(x->log, TACHY_ERR_IO, "%s/results.jsonl: cannot be read", x->dir);
     while (err == TACHY_OK && (n = getline(&line, &room, f)) > 0) {
         json_t *frame = json_loads(line, 0, NULL);
+        curate_notes_label(x->c, frame, labels);
         if (!frame)
             err = tachy_fail(x->log, TACHY_ERR_FORMAT, "%s: a line is no JSON", path);
         else if (json_is_true(json_object_get(frame, "keep")))
@@ -136,7 +137,7 @@ static int each_format(void *user, json_t *frame)
 
 int curate_export(struct curate *c)
 {
-    struct curate_export x = {.dir = curate_ledger_dir(c), .log = c->log, .columns = json_object(), .tasks = json_object()};
+    struct curate_export x = {.c = c, .dir = curate_ledger_dir(c), .log = c->log, .columns = json_object(), .tasks = json_object()};
     struct all a = {.open = 0};
     unsigned bits;
     int err = asked(c->set, &bits, c->log);

@@ -6,6 +6,7 @@
 // The forms of --to, written from results.jsonl and images/ when every input is done. They contain only kept frames.
 
 struct curate_export {
+    const struct curate *c;
     const char *dir;
     const struct tachy_log *log;
     json_t *columns; // of the frames' named values: "task.name" -> true, in their order

@@ -4,6 +4,7 @@
 #include "base/path.h"
 #include "base/settings_json.h"
 #include "curate/curate.h"
+#include "task/task.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,21 +15,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// The folder of results. results.jsonl has one line per frame. files.jsonl has one line per finished input, with the
-// length of results.jsonl at that point. So the next run cuts off lines of an input that was unfinished when a run
+// The folder of results. results.jsonl has one line per frame, notes.bin what files about all inputs are written from (notes.c).
+// files.jsonl has one line per finished input, with the length of both at that point. So the next run cuts off lines of an input that was unfinished when a run
 // ended.
 
 struct entry {
     char *path;
     uint64_t digest[2];
-    int64_t size, mtime, frames, kept;
+    int64_t size, mtime, frames, kept, notes;
 };
+
+// A note's head in notes.bin.
+struct head {
+    uint32_t task, size;
+    uint64_t mix; // of the note, by tachy_mix() from the other two
+};
+enum { NOTE_MAX = 1 << 28 };
 
 struct curate_ledger {
     char *dir;
     int lock;
-    FILE *results, *files;
-    int64_t at; // bytes of results.jsonl
+    FILE *results, *files, *notes; // notes NULL: none are kept
+    int64_t at, notes_at; // bytes of results.jsonl and notes.bin
     struct entry *entry;
     int nb;
     struct tachy_index by_path, by_digest;
@@ -67,6 +75,15 @@ static bool is_of_task(const struct curate *c, const struct tachy_option *o)
     return !strncmp(o->path, "curate.", 7);
 }
 
+// Rows that say only what is written from notes.
+static bool is_at_end(const struct curate *c, const struct tachy_option *o)
+{
+    for (int i = 0; i < c->nb_tasks; i++)
+        if (tachy_task_takes(tachy_tasks[c->task[i].index], o->path))
+            return true;
+    return false;
+}
+
 // A network or card of one's own is known by its bytes.
 static void add_file(json_t *all, const tachy_settings *s, const char *task, const char *row)
 {
@@ -81,9 +98,11 @@ static void add_file(json_t *all, const tachy_settings *s, const char *task, con
 
 static json_t *settings_of(const struct curate *c)
 {
-    json_t *all = json_object(), *names = json_array();
+    json_t *all = json_object(), *names = json_array(), *notes = json_array();
     for (int i = 0; i < c->nb_tasks; i++) {
         json_array_append_new(names, json_string(c->task[i].name));
+        if (c->task[i].notes)
+            json_array_append_new(notes, json_string(c->task[i].name));
         add_file(all, c->task[i].set, c->task[i].name, "model.name");
         add_file(all, c->task[i].set, c->task[i].name, "model.card");
         if (!strcmp(c->task[i].name, "categorize"))
@@ -92,13 +111,16 @@ static json_t *settings_of(const struct curate *c)
     for (const struct tachy_option *o = tachy_settings_options(c->set); o->path; o++) {
         bool counts = !strncmp(o->path, "input.", 6) || !strncmp(o->path, "model.", 6) || !strncmp(o->path, "gpu.", 4) ||
                       !strncmp(o->path, "performance.", 12) || is_of_task(c, o);
-        json_t *value = counts && !is_outside(o->path) && tachy_settings_is_set(c->set, o->path) ? tachy_setting_json(c->set, o) : NULL;
+        json_t *value = counts && !is_outside(o->path) && !is_at_end(c, o) && tachy_settings_is_set(c->set, o->path) ? tachy_setting_json(c->set, o) : NULL;
         if (value)
             json_object_set_new(all, o->path, value);
     }
     json_object_set_new(all, "curate.tasks", names);
     if (c->pictures)
         json_object_set_new(all, "images", json_string("yes"));
+    if (c->notes)
+        json_object_set(all, "notes", notes);
+    json_decref(notes);
     return all;
 }
 
@@ -139,6 +161,9 @@ static int check_settings(const struct curate *c, bool anew)
         if (err == TACHY_OK && key && !strcmp(key, "images"))
             err = tachy_fail(c->log, TACHY_ERR_EXISTS, "%s has no pictures, which this run asks for; name another folder with -o, or "
                              "start over with -y", c->ledger->dir);
+        else if (err == TACHY_OK && key && !strcmp(key, "notes"))
+            err = tachy_fail(c->log, TACHY_ERR_EXISTS, "%s was begun with other tasks that write files about all inputs (%s); name another "
+                             "folder with -o, or start over with -y", c->ledger->dir, CURATE_AT_END);
         else if (err == TACHY_OK && key)
             err = tachy_fail(c->log, TACHY_ERR_EXISTS, "%s holds results of other settings (%s); name another folder with -o, or start over "
                              "with -y", c->ledger->dir, key);
@@ -194,12 +219,13 @@ static bool read_line(const char *line, struct entry *e, int64_t *end, json_t **
     *o = json_loads(line, 0, NULL);
     const char *digest = json_string_value(json_object_get(*o, "digest"));
     *e = (struct entry){.path = (char *)(uintptr_t)json_string_value(json_object_get(*o, "file")), .size = number_of(*o, "size"),
-                        .mtime = number_of(*o, "mtime"), .frames = number_of(*o, "frames"), .kept = number_of(*o, "kept")};
+                        .mtime = number_of(*o, "mtime"), .frames = number_of(*o, "frames"), .kept = number_of(*o, "kept"),
+                        .notes = number_of(*o, "notes")};
     *end = number_of(*o, "end");
     return e->path && digest && sscanf(digest, "%16" SCNx64 "%16" SCNx64, &e->digest[0], &e->digest[1]) == 2;
 }
 
-static int read_entries(struct curate *c, FILE *f, int64_t size)
+static int read_entries(struct curate *c, FILE *f, int64_t size, int64_t notes)
 {
     struct curate_ledger *l = c->ledger;
     char *line = NULL;
@@ -211,10 +237,12 @@ static int read_entries(struct curate *c, FILE *f, int64_t size)
         struct entry e;
         int64_t end;
         json_t *o = NULL;
-        bool whole = line[n - 1] == '\n' && read_line(line, &e, &end, &o) && end >= l->at && end <= size;
+        bool whole = line[n - 1] == '\n' && read_line(line, &e, &end, &o) && end >= l->at && end <= size &&
+                     e.notes >= l->notes_at && e.notes <= notes;
         if (whole) {
             err = add_entry(l, &e);
             l->at = end;
+            l->notes_at = e.notes;
             good += n;
         }
         json_decref(o);
@@ -258,7 +286,7 @@ int curate_ledger_open(struct curate *c)
 {
     bool anew = tachy_settings_bool(c->set, "output.overwrite");
     struct curate_ledger *l = c->ledger = calloc(1, sizeof(*l));
-    struct stat st;
+    struct stat st, notes;
     if (!l)
         return TACHY_ERR_NOMEM;
     l->lock = -1;
@@ -282,10 +310,12 @@ int curate_ledger_open(struct curate *c)
         err = open_file(c, &l->results, "results.jsonl", anew);
     if (err == TACHY_OK)
         err = open_file(c, &l->files, "files.jsonl", anew);
-    if (err == TACHY_OK && fstat(fileno(l->results), &st) < 0)
+    if (err == TACHY_OK && c->notes)
+        err = open_file(c, &l->notes, "notes.bin", anew);
+    if (err == TACHY_OK && (fstat(fileno(l->results), &st) < 0 || (l->notes && fstat(fileno(l->notes), &notes) < 0)))
         err = failed(c, "results.jsonl", "read");
     if (err == TACHY_OK)
-        err = read_entries(c, l->files, st.st_size);
+        err = read_entries(c, l->files, st.st_size, l->notes ? notes.st_size : INT64_MAX);
     return err == TACHY_OK ? curate_ledger_drop(c, NULL) : err;
 }
 
@@ -298,6 +328,8 @@ void curate_ledger_close(struct curate *c)
         fclose(l->results);
     if (l->files)
         fclose(l->files);
+    if (l->notes)
+        fclose(l->notes);
     if (l->lock >= 0)
         close(l->lock);
     for (int i = 0; i < l->nb; i++)
@@ -340,6 +372,61 @@ int curate_ledger_add(struct curate *c, const struct tachy_text *line)
     return TACHY_OK;
 }
 
+int64_t curate_ledger_notes_at(const struct curate *c) { return c->ledger->notes_at; }
+
+int curate_ledger_note(struct curate *c, int task, const struct tachy_text *note)
+{
+    struct curate_ledger *l = c->ledger;
+    struct head h = {.task = (uint32_t)task, .size = (uint32_t)note->len};
+    h.mix = tachy_mix(tachy_mix(0, &h, offsetof(struct head, mix)), note->p, note->len);
+    if (note->len > NOTE_MAX)
+        return tachy_fail(c->log, TACHY_ERR_UNSUPPORTED, "%s: a frame has a note of over %d bytes", c->task[task].name, NOTE_MAX);
+    if (fwrite(&h, sizeof(h), 1, l->notes) != 1 || fwrite(note->p, 1, note->len, l->notes) != note->len)
+        return failed(c, "notes.bin", "written");
+    l->notes_at += (int64_t)(sizeof(h) + note->len);
+    return TACHY_OK;
+}
+
+// The next note, in *note, which grows.
+static int read_note(const struct curate *c, FILE *f, struct head *h, char **note, size_t *room)
+{
+    bool whole = fread(h, sizeof(*h), 1, f) == 1 && h->task < (uint32_t)c->nb_tasks && h->size <= NOTE_MAX;
+    if (whole && h->size > *room) {
+        char *more = realloc(*note, h->size);
+        if (!more)
+            return TACHY_ERR_NOMEM;
+        *note = more;
+        *room = h->size;
+    }
+    whole = whole && fread(*note, 1, h->size, f) == h->size && tachy_mix(tachy_mix(0, h, offsetof(struct head, mix)), *note, h->size) == h->mix;
+    return whole ? TACHY_OK : tachy_fail(c->log, TACHY_ERR_FORMAT, "%s/notes.bin: is damaged; start over with -y", c->ledger->dir);
+}
+
+int curate_ledger_notes(const struct curate *c, int (*each)(void *user, int file, const char *input, int task, const void *note, size_t size),
+                        void *user, int *nb_files)
+{
+    const struct curate_ledger *l = c->ledger;
+    char *line = NULL, *note = NULL;
+    size_t line_room = 0, room = 0;
+    int64_t at = 0, end;
+    bool begun = fseek(l->notes, 0, SEEK_SET) == 0 && fseek(l->files, 0, SEEK_SET) == 0;
+    int err = begun ? TACHY_OK : failed(c, "notes.bin", "read");
+    for (*nb_files = 0; err == TACHY_OK && getline(&line, &line_room, l->files) > 0; ++*nb_files) {
+        struct entry e;
+        struct head h;
+        json_t *o = NULL;
+        for (bool is = read_line(line, &e, &end, &o); is && at < e.notes && err == TACHY_OK; at += (int64_t)(sizeof(h) + h.size)) {
+            err = read_note(c, l->notes, &h, &note, &room);
+            if (err == TACHY_OK)
+                err = each(user, *nb_files, e.path, (int)h.task, note, h.size);
+        }
+        json_decref(o);
+    }
+    free(note);
+    free(line);
+    return err;
+}
+
 int curate_ledger_end(struct curate *c, const struct curate_file *f)
 {
     struct curate_ledger *l = c->ledger;
@@ -353,10 +440,15 @@ int curate_ledger_end(struct curate *c, const struct curate_file *f)
         tachy_text_add(&t, ",\"same_as\":");
         tachy_text_string(&t, c->file[f->first - 1].path);
     }
-    tachy_text_add(&t, ",\"frames\":%" PRId64 ",\"kept\":%" PRId64 ",\"end\":%" PRId64 "}\n", f->frames, f->kept, l->at);
+    tachy_text_add(&t, ",\"frames\":%" PRId64 ",\"kept\":%" PRId64, f->frames, f->kept);
+    if (l->notes)
+        tachy_text_add(&t, ",\"notes\":%" PRId64, l->notes_at);
+    tachy_text_add(&t, ",\"end\":%" PRId64 "}\n", l->at);
     int err = t.failed ? TACHY_ERR_NOMEM : TACHY_OK;
     if (err == TACHY_OK && fflush(l->results) != 0)
         err = failed(c, "results.jsonl", "written");
+    if (err == TACHY_OK && l->notes && fflush(l->notes) != 0)
+        err = failed(c, "notes.bin", "written");
     if (err == TACHY_OK && (fwrite(t.p, 1, t.len, l->files) != t.len || fflush(l->files) != 0))
         err = failed(c, "files.jsonl", "written");
     l->frames += f->frames;
@@ -369,8 +461,11 @@ int curate_ledger_drop(struct curate *c, const struct curate_file *f)
 {
     struct curate_ledger *l = c->ledger;
     l->at = f ? f->begin : l->at;
+    l->notes_at = f ? f->notes_begin : l->notes_at;
     if (fflush(l->results) != 0 || ftruncate(fileno(l->results), l->at) < 0 || fseek(l->results, l->at, SEEK_SET) < 0)
         return failed(c, "results.jsonl", "cut to what is whole");
+    if (l->notes && (fflush(l->notes) != 0 || ftruncate(fileno(l->notes), l->notes_at) < 0 || fseek(l->notes, l->notes_at, SEEK_SET) < 0))
+        return failed(c, "notes.bin", "cut to what is whole");
     return TACHY_OK;
 }
 

@@ -12,7 +12,8 @@
 struct piece {
     char *line;         // of files.jsonl
     json_int_t number;  // of the input
-    int64_t begin, end; // of its lines in the shard's results.jsonl
+    int64_t begin, end;             // of its lines in the shard's results.jsonl
+    int64_t notes_begin, notes_end; // of its notes in notes.bin; 0: none are kept
     int shard;
 };
 
@@ -56,9 +57,11 @@ static int read_shard(struct merge *m, int shard)
     while (err == TACHY_OK && getline(&p.line, &room, f) > 0) {
         json_t *o = json_loads(p.line, 0, NULL);
         p.begin = p.end;
+        p.notes_begin = p.notes_end;
         p.number = json_integer_value(json_object_get(o, "number"));
         p.end = json_integer_value(json_object_get(o, "end"));
-        if (!o || !strstr(p.line, ",\"end\":") || p.end < p.begin)
+        p.notes_end = json_integer_value(json_object_get(o, "notes"));
+        if (!o || !strstr(p.line, ",\"end\":") || p.end < p.begin || p.notes_end < p.notes_begin)
             err = tachy_fail(m->log, TACHY_ERR_FORMAT, "%s/files.jsonl: is no list that tachy curate wrote", m->dirs[shard]);
         else
             err = add_piece(m, &p);
@@ -102,45 +105,86 @@ static int by_number(const void *a, const void *b)
     return (p->number > q->number) - (p->number < q->number);
 }
 
-static int copy_lines(const struct merge *m, FILE *const *from, FILE *to, const struct piece *p)
+// A file of the folders that is joined from pieces of those of the shards.
+struct joined {
+    const char *name;
+    FILE **from, *to;
+};
+
+static int open_joined(const struct merge *m, struct joined *j, const char *name, const char *out, size_t n)
+{
+    *j = (struct joined){.name = name, .from = calloc(n, sizeof(*j->from)), .to = open_in(m, out, name, "wx")};
+    int err = !j->from ? TACHY_ERR_NOMEM : j->to ? TACHY_OK : TACHY_ERR_EXISTS;
+    for (size_t i = 0; i < n && err == TACHY_OK; i++)
+        err = (j->from[i] = open_in(m, m->dirs[i], name, "r")) ? TACHY_OK : TACHY_ERR_IO;
+    return err;
+}
+
+static bool close_joined(struct joined *j, size_t n)
+{
+    for (size_t i = 0; i < n && j->from; i++)
+        if (j->from[i])
+            fclose(j->from[i]);
+    free(j->from);
+    return !j->to || fclose(j->to) == 0;
+}
+
+static int copy_piece(const struct merge *m, const struct joined *j, int shard, int64_t begin, int64_t end)
 {
     char chunk[1 << 16];
-    if (fseek(from[p->shard], p->begin, SEEK_SET) < 0)
+    if (fseek(j->from[shard], begin, SEEK_SET) < 0)
         return TACHY_ERR_IO;
-    for (int64_t left = p->end - p->begin; left > 0;) {
-        size_t n = fread(chunk, 1, (size_t)TACHY_MIN(left, (int64_t)sizeof(chunk)), from[p->shard]);
+    for (int64_t left = end - begin; left > 0;) {
+        size_t n = fread(chunk, 1, (size_t)TACHY_MIN(left, (int64_t)sizeof(chunk)), j->from[shard]);
         if (!n)
-            return tachy_fail(m->log, TACHY_ERR_FORMAT, "%s/results.jsonl: is shorter than files.jsonl says", m->dirs[p->shard]);
-        if (fwrite(chunk, 1, n, to) != n)
-            return tachy_fail(m->log, tachy_err_from_errno(errno), "results.jsonl cannot be written: %s", strerror(errno));
+            return tachy_fail(m->log, TACHY_ERR_FORMAT, "%s/%s: is shorter than files.jsonl says", m->dirs[shard], j->name);
+        if (fwrite(chunk, 1, n, j->to) != n)
+            return tachy_fail(m->log, tachy_err_from_errno(errno), "%s cannot be written: %s", j->name, strerror(errno));
         left -= (int64_t)n;
     }
     return TACHY_OK;
 }
 
+// The line of files.jsonl with other offsets.
+static void write_entry(FILE *files, const struct piece *p, bool noted, int64_t notes, int64_t end)
+{
+    const char *tail = strstr(p->line, noted ? ",\"notes\":" : ",\"end\":");
+    fprintf(files, "%.*s", (int)(tail - p->line), p->line);
+    if (noted)
+        fprintf(files, ",\"notes\":%lld", (long long)notes);
+    fprintf(files, ",\"end\":%lld}\n", (long long)end);
+}
+
+static bool has_notes(const struct piece *p) { return strstr(p->line, ",\"notes\":"); }
+
 static int write_pieces(struct merge *m, const char *out, size_t n)
 {
-    FILE **from = calloc(n, sizeof(*from)), *results = open_in(m, out, "results.jsonl", "wx"), *files = open_in(m, out, "files.jsonl", "wx");
-    int err = from && results && files ? TACHY_OK : TACHY_ERR_EXISTS;
-    int64_t end = 0;
-    for (size_t i = 0; i < n && err == TACHY_OK; i++)
-        err = (from[i] = open_in(m, m->dirs[i], "results.jsonl", "r")) ? TACHY_OK : TACHY_ERR_IO;
+    bool noted = m->nb && has_notes(m->piece); // of one job: all lines or none
+    struct joined results = {0}, notes = {0};
+    FILE *files = open_in(m, out, "files.jsonl", "wx");
+    int err = files ? open_joined(m, &results, "results.jsonl", out, n) : TACHY_ERR_EXISTS;
+    int64_t end = 0, notes_end = 0;
+    if (err == TACHY_OK && noted)
+        err = open_joined(m, &notes, "notes.bin", out, n);
     for (int i = 0; i < m->nb && err == TACHY_OK; i++) {
         const struct piece *p = &m->piece[i];
         if (i && p->number == p[-1].number)
             err = tachy_fail(m->log, TACHY_ERR_EXISTS, "%s and %s hold the same input; name each shard once", m->dirs[p[-1].shard],
                              m->dirs[p->shard]);
+        else if (has_notes(p) != noted)
+            err = tachy_fail(m->log, TACHY_ERR_FORMAT, "%s/files.jsonl: is no list that tachy curate wrote", m->dirs[p->shard]);
         else
-            err = copy_lines(m, from, results, p);
+            err = copy_piece(m, &results, p->shard, p->begin, p->end);
+        if (err == TACHY_OK && noted)
+            err = copy_piece(m, &notes, p->shard, p->notes_begin, p->notes_end);
         end += p->end - p->begin;
-        fprintf(files, "%.*s,\"end\":%lld}\n", (int)(strstr(p->line, ",\"end\":") - p->line), p->line, (long long)end);
+        notes_end += p->notes_end - p->notes_begin;
+        if (err == TACHY_OK)
+            write_entry(files, p, noted, notes_end, end);
     }
-    bool whole = !results || fclose(results) == 0;
-    whole = (!files || fclose(files) == 0) && whole;
-    for (size_t i = 0; i < n && from; i++)
-        if (from[i])
-            fclose(from[i]);
-    free(from);
+    bool whole = !files || fclose(files) == 0;
+    whole = close_joined(&results, n) && whole;
+    whole = close_joined(&notes, n) && whole;
     return err == TACHY_OK && !whole ? tachy_fail(m->log, TACHY_ERR_NO_SPACE, "%s: the results cannot be written", out) : err;
 }
 

@@ -57,8 +57,10 @@ void curate_record_free(struct curate *c, struct curate_record *r)
 {
     if (!r)
         return;
-    for (int i = 0; i < c->nb_tasks; i++)
+    for (int i = 0; i < c->nb_tasks; i++) {
         tachy_text_free(&r->text[i]);
+        tachy_text_free(&r->note[i]);
+    }
     tachy_frame_unref(&r->mended);
     if (r->frame) {
         tachy_frame_unref(&r->frame);
@@ -339,6 +341,15 @@ static void keep_text(struct curate *c, struct curate_record *r, int task, const
     tachy_text_free(&own);
 }
 
+static void keep_note(struct curate_record *r, int task, const struct tachy_result *result)
+{
+    const struct tachy_text *note = curate_set_note(r->set, task, result);
+    if (note)
+        tachy_text_put(&r->note[task], note->p, note->len);
+    if (r->note[task].failed)
+        r->err = TACHY_ERR_NOMEM;
+}
+
 // The streams of a set that is broken are emptied all the same, so that nobody waits for room in them.
 static void pull(struct curate *c, struct curate_record *r, int task)
 {
@@ -350,6 +361,8 @@ static void pull(struct curate *c, struct curate_record *r, int task)
             keep_lines(r, task, result);
         else
             keep_text(c, r, task, result);
+        if (c->task[task].notes)
+            keep_note(r, task, result);
         curate_values_of_result(c, r, task, result);
     } else if (err < 0 && !r->err) {
         r->err = err;

@@ -1,6 +1,6 @@
 #include "base/options.h"
 #include "curate/curate.h"
-#include "stage/stage_ops.h"
+#include "stage/note.h"
 #include "task/task.h"
 
 #include <stdlib.h>
@@ -84,7 +84,7 @@ static int open_set(struct curate *c, const struct tachy_video_info *info, const
         const struct curate_task *t = &c->task[i];
         if (t->hears != (path != NULL))
             continue;
-        err = tachy_task_make(&set->task[i], t->name, t->set, log);
+        err = tachy_task_make(&set->task[i], t->name, t->notes ? TACHY_TASK_KEEPS_NOTES : TACHY_TASK_RUNS, t->set, log);
         if (err == TACHY_OK)
             err = check_ahead(c, t, set->task[i]);
         if (err == TACHY_OK) {
@@ -184,6 +184,11 @@ int curate_set_push(struct curate_set *set, int task, const struct curate_file *
         tachy_stream_flush(set->stream[task]); // nothing goes on from the input before
     set->file[task] = file;
     return tachy_stream_push(set->stream[task], frame);
+}
+
+const struct tachy_text *curate_set_note(const struct curate_set *set, int task, const struct tachy_result *result)
+{
+    return tachy_note_of(set->task[task], result);
 }
 
 void curate_set_flush(const struct curate *c, struct curate_set *set)

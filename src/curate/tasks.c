@@ -25,12 +25,17 @@ static int choose_lines(struct curate_task *t, const struct tachy_log *log)
     return tachy_settings_set(t->set, path, "json", "curate");
 }
 
-// Refuses options that concern all inputs together: here a task is opened for each format and closed again.
-static int refuse_at_end(const struct curate_task *t, const struct tachy_log *log)
+// Options that concern all inputs together: here a task is opened for each format and closed again, so it takes those that are
+// written from notes.
+static int read_at_end(struct curate_task *t, const struct tachy_log *log)
 {
-    const struct tachy_option *o = tachy_task_at_end(tachy_tasks[t->index], t->set);
-    return o ? tachy_fail(log, TACHY_ERR_INVAL, "%s: curate does not take it; run tachy %s with it over the same inputs", o->path, t->name)
-             : TACHY_OK;
+    const struct tachy_task_ops *ops = tachy_tasks[t->index];
+    for (const struct tachy_option *o = NULL; (o = tachy_task_at_end(ops, t->set, o));) {
+        if (!tachy_task_takes(ops, o->path))
+            return tachy_fail(log, TACHY_ERR_INVAL, "%s: curate does not take it; run tachy %s with it over the same inputs", o->path, t->name);
+        t->notes = true;
+    }
+    return TACHY_OK;
 }
 
 static int settle(struct curate *c, struct curate_task *t)
@@ -45,9 +50,11 @@ static int settle(struct curate *c, struct curate_task *t)
     if (err == TACHY_OK)
         err = tachy_settings_set(t->set, "output.file", "results.jsonl", "curate");
     if (err == TACHY_OK)
+        err = tachy_settings_set(t->set, "output.overwrite", "yes", "curate"); // notes.c checks files about all inputs
+    if (err == TACHY_OK)
         err = choose_lines(t, c->log);
     if (err == TACHY_OK)
-        err = refuse_at_end(t, c->log);
+        err = read_at_end(t, c->log);
     return err == TACHY_OK ? tachy_task_check(tachy_tasks[t->index], t->set, c->log) : err;
 }
 
@@ -73,7 +80,9 @@ static int add_task(struct curate *c, const char *name, size_t size)
     t->mends = tachy_tasks[index]->mends;
     t->hears = tachy_tasks[index]->hears;
     c->pictures |= t->mends;
-    return settle(c, t);
+    int err = settle(c, t);
+    c->notes |= t->notes;
+    return err;
 }
 
 // "detect,pose", or a list, or both.
@@ -156,6 +165,7 @@ int curate_tasks_open(struct curate *c)
 void curate_tasks_close(struct curate *c)
 {
     for (int i = 0; i < c->nb_tasks; i++) {
+        tachy_task_close(&c->task[i].taker);
         tachy_settings_free(&c->task[i].set);
         curate_expression_free(&c->task[i].when);
     }

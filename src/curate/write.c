@@ -75,6 +75,7 @@ static void begin(struct writer *w, struct curate_file *f)
 {
     w->file = f;
     f->begin = curate_ledger_at(w->c);
+    f->notes_begin = curate_ledger_notes_at(w->c);
     f->frames = f->kept = 0;
     f->share = 0;
 }
@@ -96,6 +97,8 @@ static int write_frame(struct writer *w, struct curate_record *r)
     f->share = r->share;
     w->frames++;
     err = w->line.failed ? TACHY_ERR_NOMEM : curate_ledger_add(w->c, &w->line);
+    for (int i = 0; i < w->c->nb_tasks && err == TACHY_OK; i++)
+        err = r->note[i].len ? curate_ledger_note(w->c, i, &r->note[i]) : TACHY_OK;
     curate_count(w->c, w->c->writes, "results", r->head.id, start);
     return err;
 }

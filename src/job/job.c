@@ -215,7 +215,7 @@ int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *se
         return TACHY_ERR_INVAL;
     int err = settings ? TACHY_OK : tachy_settings_new(&defaults, log);
     if (err == TACHY_OK)
-        err = tachy_task_make(out, name, settings ? settings : defaults, log);
+        err = tachy_task_make(out, name, TACHY_TASK_RUNS, settings ? settings : defaults, log);
     tachy_settings_free(&defaults);
     return err;
 }

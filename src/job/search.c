@@ -70,7 +70,7 @@ static int read_picture(struct searching *s, const char *picture, float *to)
     if (err == TACHY_OK && (err = tachy_source_read(source, &frame)) == TACHY_ERR_EOF)
         err = tachy_fail(s->log, TACHY_ERR_FORMAT, "%s: has no picture", picture);
     if (err == TACHY_OK)
-        err = tachy_task_make(&task, "categorize", s->set, s->log);
+        err = tachy_task_make(&task, "categorize", TACHY_TASK_RUNS, s->set, s->log);
     if (err == TACHY_OK)
         err = tachy_pipeline_open(&pipeline, tachy_pipeline_params(.task = task, .input = *tachy_source_info(source), .workers = 1, .log = s->log));
     if (err == TACHY_OK)

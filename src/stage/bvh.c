@@ -1,3 +1,4 @@
+#include "stage/note.h"
 #include "stage/stages.h"
 
 #include "base/base.h"
@@ -35,6 +36,17 @@ struct body {
     int64_t track, first; // first: the frame that it was first seen in
     body_at *at;          // a row for each frame since
     int64_t n, room;
+    double frame_s; // seconds
+};
+
+// A frame's note; after it the people in it.
+struct note {
+    int64_t frame;
+    double frame_s;
+};
+struct note_body {
+    int64_t track;
+    body_at at;
 };
 
 struct bvh {
@@ -61,7 +73,7 @@ static int bvh_open(struct tachy_stage *st, const tachy_settings *s)
         return TACHY_STAGE_LEFT_OUT;
     b->folder = strdup(folder);
     b->overwrite = tachy_settings_bool(s, "output.overwrite");
-    return b->folder ? tachy_make_folders(folder, st->task->log) : TACHY_ERR_NOMEM;
+    return !b->folder ? TACHY_ERR_NOMEM : st->task->keeps_notes ? TACHY_OK : tachy_make_folders(folder, st->task->log);
 }
 
 static void bvh_close(struct tachy_stage *st)
@@ -124,13 +136,15 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
     struct bvh *b = tachy_stage_priv(st);
     b->frame_s = video->fps.num > 0 && video->fps.den > 0 ? (double)video->fps.den / video->fps.num : 0.04;
+    if (st->task->keeps_notes)
+        return TACHY_OK;
     int input = input_of(b, st->task->input ? st->task->input : "");
     return input < 0 ? input : st->task->input ? check_free(st, input, 0) : TACHY_OK;
 }
 
 // ---- Collecting
 
-static struct body *body_of(struct bvh *b, int input, int64_t track, int64_t frame)
+static struct body *body_of(struct bvh *b, int input, int64_t track, const struct note *note)
 {
     for (int i = b->nb - 1; i >= 0; i--)
         if (b->body[i].track == track && b->body[i].input == input)
@@ -139,7 +153,7 @@ static struct body *body_of(struct bvh *b, int input, int64_t track, int64_t fra
     if (!all)
         return NULL;
     b->body = all;
-    all[b->nb] = (struct body){.input = input, .track = track, .first = frame};
+    all[b->nb] = (struct body){.input = input, .track = track, .first = note->frame, .frame_s = note->frame_s};
     return &all[b->nb++];
 }
 
@@ -157,34 +171,55 @@ static int64_t add_row(struct body *p)
 }
 
 // In frames between in which somebody was not seen they stay as they were.
-static int add(struct body *p, int64_t frame, const struct tachy_region *r)
+static int add(struct body *p, int64_t frame, const body_at at)
 {
-    int64_t row = 0;
+    int64_t row = frame < p->first ? TACHY_ERR_FORMAT : 0;
     while (row >= 0 && p->n <= frame - p->first) {
         row = add_row(p);
         if (row > 0)
             memcpy(p->at[row], p->at[row - 1], sizeof(*p->at));
     }
-    for (int j = 0; j < JOINTS && row >= 0; j++) {
-        const struct tachy_point *a = &r->points[joints[j].a], *b = &r->points[joints[j].b];
-        const float to[3] = {(a->x + b->x) / 2, -(a->y + b->y) / 2, -(a->z + b->z) / 2};
-        memcpy(p->at[p->n - 1][j], to, sizeof(to));
-    }
+    if (row >= 0)
+        memcpy(p->at[p->n - 1], at, sizeof(*p->at));
     return row < 0 ? (int)row : TACHY_OK;
+}
+
+static int take(struct tachy_stage *st, const char *input, const void *note, size_t size)
+{
+    struct bvh *b = tachy_stage_priv(st);
+    struct tachy_note from = {note, size};
+    struct note n;
+    struct note_body seen;
+    if (!tachy_note_get(&from, &n, sizeof(n)) || from.left % sizeof(seen))
+        return TACHY_ERR_FORMAT;
+    int in = input_of(b, input), err = in < 0 ? in : TACHY_OK;
+    while (err == TACHY_OK && tachy_note_get(&from, &seen, sizeof(seen))) {
+        struct body *p = body_of(b, in, seen.track, &n);
+        err = p ? add(p, n.frame, (const float (*)[3])seen.at) : TACHY_ERR_NOMEM;
+    }
+    return err;
 }
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
+    const struct bvh *b = tachy_stage_priv(st);
     const struct tachy_item *item = pieces[0].item;
-    int64_t frame = tachy_item_head(item)->id;
-    int input = input_of(tachy_stage_priv(st), st->task->input ? st->task->input : "");
-    err[0] = input < 0 ? input : TACHY_OK;
-    for (int i = 0; i < item->result.nb_regions && err[0] == TACHY_OK; i++) {
+    struct tachy_text *text = tachy_note_begin(st, item);
+    const struct note note = {tachy_item_head(item)->id, b->frame_s};
+    tachy_note_put(text, &note, sizeof(note));
+    for (int i = 0; i < item->result.nb_regions; i++) {
         const struct tachy_region *r = &item->result.regions[i];
-        struct body *p = r->nb_points >= BODY_POINTS ? body_of(tachy_stage_priv(st), input, r->track, frame) : NULL;
-        if (r->nb_points >= BODY_POINTS)
-            err[0] = p ? add(p, frame, r) : TACHY_ERR_NOMEM;
+        struct note_body seen = {.track = r->track};
+        if (r->nb_points < BODY_POINTS)
+            continue;
+        for (int j = 0; j < JOINTS; j++) {
+            const struct tachy_point *p = &r->points[joints[j].a], *q = &r->points[joints[j].b];
+            const float to[3] = {(p->x + q->x) / 2, -(p->y + q->y) / 2, -(p->z + q->z) / 2};
+            memcpy(seen.at[j], to, sizeof(to));
+        }
+        tachy_note_put(text, &seen, sizeof(seen));
     }
+    err[0] = tachy_note_end(st, item);
 }
 
 // ---- Rotations: matrices whose columns are the rotated axes
@@ -343,7 +378,7 @@ static int write_body(const struct tachy_stage *st, const struct body *p)
     struct tachy_text t = {0};
     tachy_text_add(&t, "HIERARCHY\n");
     put_joint(&t, p->at[0], 0, 0);
-    tachy_text_add(&t, "MOTION\nFrames: %lld\nFrame Time: 0.%06lld\n", (long long)p->n, llround(TACHY_MIN(b->frame_s, 0.999999) * 1e6));
+    tachy_text_add(&t, "MOTION\nFrames: %lld\nFrame Time: 0.%06lld\n", (long long)p->n, llround(TACHY_MIN(p->frame_s, 0.999999) * 1e6));
     for (int64_t i = 0; i < p->n; i++)
         put_frame(&t, p->at[0], p->at[i]);
     int err = !path || t.failed ? TACHY_ERR_NOMEM : tachy_write_file(path, t.p, t.len, st->task->log);
@@ -370,9 +405,12 @@ const struct tachy_stage_ops tachy_stage_bvh = {
     .options = options,
     .flags = TACHY_STAGE_ORDERED,
     .priv_size = sizeof(struct bvh),
+    .item_size = TACHY_NOTE_ITEM,
     .open = bvh_open,
     .close = bvh_close,
     .finish = finish,
     .start = start,
     .run = run,
+    .item_close = tachy_note_close,
+    .take = take,
 };

@@ -1,3 +1,4 @@
+#include "stage/note.h"
 #include "stage/stages.h"
 
 #include "base/base.h"
@@ -22,6 +23,13 @@ struct embeddings {
     int size; // numbers of a row; 0: none yet
     double tick;
     bool finished;
+};
+
+// A frame's note; after it the rows, in binary16.
+struct note {
+    int64_t frame;
+    double time;
+    int32_t rows, size;
 };
 
 static const struct tachy_option options[] = {
@@ -63,6 +71,8 @@ static int open_files(struct tachy_stage *st, const tachy_settings *s)
         return TACHY_STAGE_LEFT_OUT;
     if (!tachy_path_ends(path, ".npy"))
         return tachy_fail(st->task->log, TACHY_ERR_INVAL, "--embeddings %s: must end in .npy", path);
+    if (st->task->keeps_notes)
+        return TACHY_OK;
     int err = name_files(e, path);
     if (err == TACHY_OK)
         err = tachy_check_free(e->path, overwrite, "--embeddings FILE", st->task->log);
@@ -119,12 +129,10 @@ static int finish(struct tachy_stage *st)
     return err;
 }
 
-static int write_line(struct tachy_stage *st, const struct tachy_item *item)
+static int write_line(struct tachy_stage *st, const char *input, const struct note *n)
 {
     struct embeddings *e = tachy_stage_priv(st);
-    const tachy_frame *head = tachy_item_head(item);
-    json_t *o = json_pack("{s:s, s:I, s:f}", "file", st->task->input ? st->task->input : "", "frame", (json_int_t)head->id, "time",
-                          (double)head->pts * e->tick);
+    json_t *o = json_pack("{s:s, s:I, s:f}", "file", input, "frame", (json_int_t)n->frame, "time", n->time);
     char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     int err = !text ? TACHY_ERR_NOMEM : fprintf(e->lines, "%s\n", text) < 0 ? fail(st, e->index) : TACHY_OK;
     free(text);
@@ -132,28 +140,50 @@ static int write_line(struct tachy_stage *st, const struct tachy_item *item)
     return err;
 }
 
-static int write_row(struct tachy_stage *st, const struct tachy_item *item, const struct tachy_region *r)
+static int take(struct tachy_stage *st, const char *input, const void *note, size_t size)
 {
     struct embeddings *e = tachy_stage_priv(st);
+    struct tachy_note from = {note, size};
+    struct note n;
+    if (!tachy_note_get(&from, &n, sizeof(n)) || n.rows < 1 || n.size < 1 ||
+        from.left != (size_t)n.rows * (size_t)n.size * sizeof(uint16_t) || (e->size && e->size != n.size))
+        return TACHY_ERR_FORMAT;
+    e->size = n.size;
+    e->nb += n.rows;
+    int err = fwrite(from.p, 1, from.left, e->rows) == from.left ? TACHY_OK : fail(st, e->path);
+    for (int i = 0; i < n.rows && err == TACHY_OK; i++)
+        err = write_line(st, input, &n);
+    return err;
+}
+
+static void put_row(struct tachy_text *note, const struct tachy_region *r)
+{
     uint16_t half[256];
-    e->size = TACHY_DEF(e->size, r->nb_embedding);
     for (int at = 0; at < r->nb_embedding; at += 256) {
         int n = TACHY_MIN(r->nb_embedding - at, 256);
         for (int i = 0; i < n; i++)
             half[i] = tachy_float_to_half(r->embedding[at + i]);
-        if (fwrite(half, sizeof(half[0]), (size_t)n, e->rows) != (size_t)n)
-            return fail(st, e->path);
+        tachy_note_put(note, half, (size_t)n * sizeof(half[0]));
     }
-    e->nb++;
-    return write_line(st, item);
 }
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
+    const struct embeddings *e = tachy_stage_priv(st);
     const struct tachy_item *item = pieces[0].item;
-    for (int i = 0; i < item->result.nb_regions && err[0] == TACHY_OK; i++)
-        if (item->result.regions[i].nb_embedding)
-            err[0] = write_row(st, item, &item->result.regions[i]);
+    const tachy_frame *head = tachy_item_head(item);
+    struct tachy_text *text = tachy_note_begin(st, item);
+    struct note note = {.frame = head->id, .time = (double)head->pts * e->tick};
+    for (int i = 0; i < item->result.nb_regions; i++)
+        if (item->result.regions[i].nb_embedding) {
+            note.size = item->result.regions[i].nb_embedding;
+            note.rows++;
+        }
+    if (note.rows)
+        tachy_note_put(text, &note, sizeof(note));
+    for (int i = 0; i < item->result.nb_regions; i++)
+        put_row(text, &item->result.regions[i]);
+    err[0] = tachy_note_end(st, item);
 }
 
 const struct tachy_stage_ops tachy_stage_embeddings = {
@@ -161,9 +191,12 @@ const struct tachy_stage_ops tachy_stage_embeddings = {
     .options = options,
     .flags = TACHY_STAGE_ORDERED,
     .priv_size = sizeof(struct embeddings),
+    .item_size = TACHY_NOTE_ITEM,
     .open = open_files,
     .close = close_files,
     .finish = finish,
     .start = start,
     .run = run,
+    .item_close = tachy_note_close,
+    .take = take,
 };

@@ -67,9 +67,12 @@ struct faces_store;
 
 struct faces_store *faces_store_open(void); // NULL: out of memory
 void faces_store_close(struct faces_store *s);
-// A face of the frame `id` of `input`; `sharp`: which of a track's faces stands for it. `crop`: R G B, FACES_CROP on a side.
-// Thread-safe. TACHY_ERR_NOMEM; TACHY_ERR_MISMATCH: the embedding has another size than those before.
+// A face of the frame `id` of `input`; `sharp`: which of a track's faces stands for it. `crop`: R G B, FACES_CROP on a side; NULL:
+// a sharper one of its track came before. `learnt`: the file of names has it already. Thread-safe. TACHY_ERR_NOMEM;
+// TACHY_ERR_MISMATCH: the embedding has another size than those before.
 int faces_store_add(struct faces_store *s, const char *input, int64_t id, const struct tachy_region *r, double sharp,
-                    const uint8_t *crop);
+                    const uint8_t *crop, bool learnt);
 // Clusters the faces and writes the files that `p` names.
 int faces_store_write(struct faces_store *s, const struct faces_params *p);
+// After that: the name of each face's person, or "", in the order of adding. The store's memory.
+int faces_store_labels(struct faces_store *s, const char ***label, size_t *nb);

@@ -25,6 +25,7 @@ struct face_track {
     int32_t input, faces, person; // person: -1: nobody's
     int64_t id;                   // the tracker's; -1: it gives none
     double sharp;                 // of the best face so far
+    bool learnt;                  // the file of names has its faces
     uint8_t crop[FACES_CROP * FACES_CROP * 3];
 };
 
@@ -46,6 +47,8 @@ struct faces_store {
     int32_t nb_tracks, room_tracks;
     struct person *person;
     int nb_people;
+    bool changed; // since the file of names was read
+    const char **label;
 };
 
 struct faces_store *faces_store_open(void)
@@ -69,7 +72,7 @@ void faces_store_close(struct faces_store *s)
         free(s->person[i].mean);
     }
     pthread_mutex_destroy(&s->lock);
-    void *const mem[] = {s->input, s->seen, s->track, s->mean, s->person};
+    void *const mem[] = {s->input, s->seen, s->track, s->mean, s->person, s->label};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(mem); i++)
         free(mem[i]);
     free(s);
@@ -114,7 +117,8 @@ static int32_t track_of(struct faces_store *s, int32_t input, int64_t id)
     return s->nb_tracks++;
 }
 
-static int add(struct faces_store *s, const char *input, int64_t id, const struct tachy_region *r, double sharp, const uint8_t *crop)
+static int add(struct faces_store *s, const char *input, int64_t id, const struct tachy_region *r, double sharp, const uint8_t *crop,
+               bool learnt)
 {
     if (s->size && s->size != r->nb_embedding)
         return TACHY_ERR_MISMATCH;
@@ -133,9 +137,10 @@ static int add(struct faces_store *s, const char *input, int64_t id, const struc
     struct face_track *t = s->track[k];
     s->seen[s->nb_seen++] = (struct seen){k, id, r->x, r->y, r->w, r->h, r->score};
     t->faces++;
+    t->learnt = learnt;
     for (int i = 0; i < s->size; i++)
         s->mean[(size_t)k * (size_t)s->size + (size_t)i] += r->embedding[i];
-    if (sharp > t->sharp) {
+    if (crop && sharp > t->sharp) {
         t->sharp = sharp;
         memcpy(t->crop, crop, sizeof(t->crop));
     }
@@ -143,10 +148,10 @@ static int add(struct faces_store *s, const char *input, int64_t id, const struc
 }
 
 int faces_store_add(struct faces_store *s, const char *input, int64_t id, const struct tachy_region *r, double sharp,
-                    const uint8_t *crop)
+                    const uint8_t *crop, bool learnt)
 {
     pthread_mutex_lock(&s->lock);
-    int err = add(s, input, id, r, sharp, crop);
+    int err = add(s, input, id, r, sharp, crop, learnt);
     pthread_mutex_unlock(&s->lock);
     return err;
 }
@@ -268,20 +273,30 @@ static int known(const struct faces_store *s, const float *mean, int first, int 
     return best;
 }
 
-// The mean of the tracks with a label, of unit length.
-static void mean_of(const struct faces_store *s, const int32_t *label, int32_t k, float *mean)
+// The mean of the tracks with a label, of unit length; returns how many faces they have. `fresh`: only of those that the file of
+// names does not have.
+static int64_t mean_of(const struct faces_store *s, const int32_t *label, int32_t k, bool fresh, float *mean)
 {
+    int64_t faces = 0;
     memset(mean, 0, (size_t)s->size * sizeof(*mean));
-    for (int32_t i = 0; i < s->nb_tracks; i++)
-        for (int j = 0; j < s->size && label[i] == k; j++)
+    for (int32_t i = 0; i < s->nb_tracks; i++) {
+        if (label[i] != k || (fresh && s->track[i]->learnt))
+            continue;
+        faces += s->track[i]->faces;
+        for (int j = 0; j < s->size; j++)
             mean[j] += row(s, i)[j];
+    }
     to_unit(mean, s->size);
+    return faces;
 }
 
 // Updates a person's embedding with the faces of this run.
 static void learn(struct faces_store *s, int person, const float *mean, int64_t faces)
 {
     struct person *p = &s->person[person];
+    if (!faces)
+        return;
+    s->changed = true;
     for (int j = 0; j < s->size; j++)
         p->mean[j] = (float)p->faces * p->mean[j] + (float)faces * mean[j];
     to_unit(p->mean, s->size);
@@ -293,11 +308,9 @@ static void learn(struct faces_store *s, int person, const float *mean, int64_t 
 static int name_group(struct faces_store *s, int32_t *label, int32_t k, bool may_be_new, int people, const struct faces_params *p,
                       float *mean)
 {
-    int64_t faces = 0;
-    mean_of(s, label, k, mean);
-    for (int32_t i = 0; i < s->nb_tracks; i++)
-        faces += label[i] == k ? s->track[i]->faces : 0;
+    int64_t faces = mean_of(s, label, k, false, mean);
     int person = known(s, mean, 0, people, p->same);
+    bool old = person >= 0; // in the file of names
     if (person < 0)
         person = known(s, mean, people, s->nb_people, p->join);
     if (person < 0 && (may_be_new || faces >= 10 * p->cluster.least))
@@ -309,7 +322,7 @@ static int name_group(struct faces_store *s, int32_t *label, int32_t k, bool may
     for (int32_t i = 0; i < s->nb_tracks; i++)
         if (label[i] == k)
             s->track[i]->person = person;
-    learn(s, person, mean, faces);
+    learn(s, person, mean, old ? mean_of(s, label, k, true, mean) : faces);
     return TACHY_OK;
 }
 
@@ -396,6 +409,61 @@ static int put_input(const struct faces_params *p, const char *folder, const cha
     return err;
 }
 
+// The cell at *at, unquoted in place; *at: after the comma or the end of the line.
+static char *read_cell(char **at)
+{
+    char *cell = *at, *from = cell, *to = cell;
+    bool quoted = *from == '"';
+    for (from += quoted; *from && (quoted || !strchr(",\n", *from)); from++) {
+        if (quoted && *from == '"' && *++from != '"')
+            break;
+        *to++ = *from;
+    }
+    *at = from + (*from != '\0');
+    *to = '\0';
+    return cell;
+}
+
+// Takes an input out of a person's folder; without inputs the folder goes. Not if it is the last copy of it.
+static void take_out(const struct faces_params *p, const char *person, const char *input)
+{
+    const char *slash = strrchr(input, '/');
+    char *folder = tachy_asprintf("%s/%s", p->people, person);
+    char *put = folder ? tachy_asprintf("%s/%s", folder, slash ? slash + 1 : input) : NULL;
+    char *montage = folder ? tachy_asprintf("%s/montage.png", folder) : NULL;
+    struct stat a, b;
+    if (put && montage) {
+        if (stat(input, &a) == 0 && stat(put, &b) == 0 && S_ISREG(b.st_mode) && a.st_size == b.st_size)
+            unlink(put);
+        unlink(montage);
+        rmdir(folder);
+    }
+    tachy_free(folder);
+    tachy_free(put);
+    tachy_free(montage);
+}
+
+// Removes the folders of an earlier run, which faces.csv lists: their people may be others now.
+static int remove_folders(const struct faces_params *p)
+{
+    char *file = tachy_asprintf("%s/faces.csv", p->people), *data = NULL, *at;
+    const char *last_person = "", *last_input = "";
+    size_t size;
+    int err = !file ? TACHY_ERR_NOMEM : access(file, F_OK) == 0 ? tachy_read_file(file, (size_t)1 << 40, &data, &size, p->log) : TACHY_OK;
+    at = data ? strchr(data, '\n') : NULL;
+    while (at && *++at) {
+        char *person = read_cell(&at), *input = read_cell(&at);
+        at = strchr(at, '\n');
+        if (*person && *person != '.' && !strchr(person, '/') && (strcmp(person, last_person) || strcmp(input, last_input)))
+            take_out(p, person, input);
+        last_person = person;
+        last_input = input;
+    }
+    tachy_free(data);
+    tachy_free(file);
+    return err;
+}
+
 // A picture of the person's tracks, one crop each, at most 100.
 static int write_montage(const struct faces_store *s, int person, const char *folder, const struct tachy_log *log)
 {
@@ -461,14 +529,27 @@ int faces_store_write(struct faces_store *s, const struct faces_params *p)
     int err = read_people(s, p);
     if (err == TACHY_OK)
         err = find_people(s, p);
-    if (err == TACHY_OK && p->names)
+    if (err == TACHY_OK && p->names && s->changed)
         err = write_people(s, p);
     if (err == TACHY_OK && p->people)
         err = tachy_make_folders(p->people, p->log);
+    if (err == TACHY_OK && p->people)
+        err = remove_folders(p);
     if (err == TACHY_OK && p->people)
         err = write_list(s, p);
     for (int i = 0; i < s->nb_people && err == TACHY_OK && p->people; i++)
         err = write_folder(s, i, p);
     tachy_msg(p->log, TACHY_LOG_INFO, "faces: %zu faces in %d tracks, %d people", s->nb_seen, s->nb_tracks, s->nb_people);
     return err;
+}
+
+int faces_store_labels(struct faces_store *s, const char ***label, size_t *nb)
+{
+    if (!(s->label = calloc(s->nb_seen + 1, sizeof(*s->label))))
+        return TACHY_ERR_NOMEM;
+    for (size_t i = 0; i < s->nb_seen; i++)
+        s->label[i] = name_of(s, s->seen[i].track);
+    *label = s->label;
+    *nb = s->nb_seen;
+    return TACHY_OK;
 }

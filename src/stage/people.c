@@ -1,4 +1,5 @@
 #include "stage/faces.h"
+#include "stage/note.h"
 #include "stage/stages.h"
 
 #include "base/cpu.h"
@@ -11,9 +12,27 @@
 // clustered after the last item (faces_store.c).
 
 struct people {
-    struct faces_store *store;
+    struct faces_store *store; // NULL: notes are kept
     struct faces_params p;
     char *people, *names;
+};
+
+// The sharpest face so far of a stream's last tracks: only sharper ones need their crop kept.
+enum { TRACKS = 64 };
+struct tracks {
+    uint32_t nb; // since the stream began anew
+    struct {
+        int64_t id;
+        double sharp;
+    } track[TRACKS];
+};
+
+// A face in an item's note; after it the embedding, and the crop if there is one.
+struct note {
+    int64_t frame, track;
+    double x, y, w, h, sharp;
+    float score;
+    int32_t size, crop, zero;
 };
 
 static const struct tachy_option options[] = {
@@ -43,6 +62,8 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
     const char *put = tachy_settings_str(s, "faces.put");
     if (!people && !names)
         return TACHY_STAGE_LEFT_OUT;
+    if (st->task->keeps_notes)
+        return TACHY_OK;
     f->store = faces_store_open();
     f->people = people ? strdup(people) : NULL;
     f->names = names ? strdup(names) : NULL;
@@ -81,23 +102,81 @@ static int finish(struct tachy_stage *st)
 {
     struct people *f = tachy_stage_priv(st);
     f->p.cluster.threads = tachy_cpu_count();
-    return faces_store_write(f->store, &f->p);
+    int err = faces_store_write(f->store, &f->p);
+    if (err == TACHY_OK)
+        err = faces_store_labels(f->store, &st->task->label, &st->task->nb_labels);
+    return err;
+}
+
+// ---- Notes
+
+static bool is_sharper(struct tracks *t, int64_t id, double sharp)
+{
+    uint32_t last = TACHY_MIN(t->nb, TRACKS);
+    for (uint32_t i = 0; i < last && id >= 0; i++)
+        if (t->track[i].id == id) {
+            bool sharper = sharp > t->track[i].sharp;
+            t->track[i].sharp = sharper ? sharp : t->track[i].sharp;
+            return sharper;
+        }
+    t->track[t->nb % TRACKS].id = id;
+    t->track[t->nb++ % TRACKS].sharp = sharp;
+    return true;
+}
+
+static int take(struct tachy_stage *st, const char *input, const void *note, size_t size)
+{
+    const struct people *f = tachy_stage_priv(st);
+    struct tachy_note from = {note, size};
+    struct note n;
+    int err = TACHY_OK;
+    while (err == TACHY_OK && from.left) {
+        if (!tachy_note_get(&from, &n, sizeof(n)) || n.size < 1 || from.left / sizeof(float) < (size_t)n.size)
+            return TACHY_ERR_FORMAT;
+        size_t bytes = (size_t)n.size * sizeof(float);
+        float *embedding = malloc(bytes);
+        if (!embedding)
+            return TACHY_ERR_NOMEM;
+        tachy_note_get(&from, embedding, bytes);
+        const struct tachy_region r = {.x = n.x, .y = n.y, .w = n.w, .h = n.h, .score = n.score, .track = n.track,
+                                       .embedding = embedding, .nb_embedding = n.size};
+        const char *crop = n.crop ? from.p : NULL;
+        if (crop && from.left < FACES_CROP_BYTES)
+            err = TACHY_ERR_FORMAT;
+        if (err == TACHY_OK)
+            err = faces_store_add(f->store, input, n.frame, &r, n.sharp, (const uint8_t *)crop, st->task->taken_before);
+        if (crop && err == TACHY_OK) {
+            from.p += FACES_CROP_BYTES;
+            from.left -= FACES_CROP_BYTES;
+        }
+        free(embedding);
+    }
+    return err;
 }
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
-    const struct people *f = tachy_stage_priv(st);
     const struct tachy_item *item = pieces[0].item;
     const struct faces_item *from = tachy_stage_item(tachy_stage_before(st, "faces"), item);
-    for (int i = 0; i < from->list.nb && err[0] == TACHY_OK; i++) {
+    struct tachy_text *text = tachy_note_begin(st, item);
+    struct tracks none = {0}, *tracks = state ? state : &none;
+    if (item->anew)
+        tracks->nb = 0;
+    for (int i = 0; i < from->list.nb; i++) {
         const struct tachy_region *r = &from->list.v[i];
         const struct tachy_named *v = r->values;
-        if (!from->crop[i])
+        if (!from->crop[i] || !r->nb_embedding)
             continue;
         double straight = cos(v[FACES_ANGLE].value * 3.14159265358979323846 / 180);
-        err[0] = faces_store_add(f->store, st->task->input, tachy_item_head(item)->id, r,
-                                 v[FACES_SIZE].value * (1 - v[FACES_BLUR].value) * straight, from->crop[i]);
+        struct note note = {.frame = tachy_item_head(item)->id, .track = r->track, .x = r->x, .y = r->y, .w = r->w, .h = r->h,
+                            .sharp = v[FACES_SIZE].value * (1 - v[FACES_BLUR].value) * straight, .score = r->score, .size = r->nb_embedding};
+        note.crop = is_sharper(tracks, r->track, note.sharp);
+        tachy_note_put(text, &note, sizeof(note));
+        tachy_note_put(text, r->embedding, (size_t)r->nb_embedding * sizeof(float));
+        if (note.crop)
+            tachy_note_put(text, from->crop[i], FACES_CROP_BYTES);
     }
+    err[0] = tachy_note_end(st, item);
 }
 
 const struct tachy_stage_ops tachy_stage_people = {
@@ -105,8 +184,12 @@ const struct tachy_stage_ops tachy_stage_people = {
     .options = options,
     .flags = TACHY_STAGE_ORDERED,
     .priv_size = sizeof(struct people),
+    .item_size = TACHY_NOTE_ITEM,
+    .state_size = sizeof(struct tracks),
     .open = open,
     .close = close,
     .finish = finish,
     .run = run,
+    .item_close = tachy_note_close,
+    .take = take,
 };

@@ -1,3 +1,4 @@
+#include "stage/note.h"
 #include "stage/quality.h"
 #include "stage/small.h"
 #include "stage/stages.h"
@@ -9,7 +10,15 @@
 // Quality of a frame: the measures of measure/quality.h as named values.
 
 struct quality {
-    struct quality_report *report; // NULL: none is asked for
+    bool asked;                    // for a report
+    struct quality_report *report; // NULL: this task writes none
+};
+
+// A frame's note.
+struct note {
+    int64_t frame;
+    double value[TACHY_Q_COUNT];
+    uint64_t digest, hash;
 };
 
 enum { LUMA, SMALL, HASH, PICTURES };
@@ -32,9 +41,12 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
     struct quality *q = tachy_stage_priv(st);
     const char *file = tachy_settings_str(s, "quality.report");
     st->task->values = true;
-    if (file && !(q->report = quality_report_open(file)))
+    q->asked = file;
+    if (!file || st->task->keeps_notes)
+        return TACHY_OK;
+    if (!(q->report = quality_report_open(file)))
         return TACHY_ERR_NOMEM;
-    return file ? tachy_check_free(file, tachy_settings_bool(s, "output.overwrite"), "--quality-report FILE", st->task->log) : TACHY_OK;
+    return tachy_check_free(file, tachy_settings_bool(s, "output.overwrite"), "--quality-report FILE", st->task->log);
 }
 
 static void close(struct tachy_stage *st)
@@ -83,7 +95,7 @@ static int worker_open(struct tachy_stage *st, int batch, void **worker)
     if (!w)
         return TACHY_ERR_NOMEM;
     w->log = st->task->log;
-    w->hash = q->report;
+    w->hash = q->asked;
     return TACHY_OK;
 }
 
@@ -100,6 +112,23 @@ static double aspect_of(const struct tachy_video_info *in, const tachy_frame *f)
     double sar = in->sar.num > 0 && in->sar.den > 0 ? (double)in->sar.num / in->sar.den : 1;
     double aspect = sar * f->width / f->height;
     return in->rotation % 180 ? 1 / aspect : aspect;
+}
+
+static int note(struct tachy_stage *st, const struct worker *w, const struct tachy_item *item, const double value[TACHY_Q_COUNT])
+{
+    struct note n = {.frame = item->in->id, .digest = tachy_quality_digest(item->in), .hash = tachy_quality_hash(w->picture[HASH].data)};
+    memcpy(n.value, value, sizeof(n.value));
+    tachy_note_put(tachy_note_begin(st, item), &n, sizeof(n));
+    return tachy_note_end(st, item);
+}
+
+static int take(struct tachy_stage *st, const char *input, const void *note, size_t size)
+{
+    const struct quality *q = tachy_stage_priv(st);
+    struct note n;
+    if (!tachy_note_get(&(struct tachy_note){note, size}, &n, sizeof(n)) || size != sizeof(n))
+        return TACHY_ERR_FORMAT;
+    return quality_report_add(q->report, input, n.frame, n.value, n.digest, n.hash);
 }
 
 static int measure(struct tachy_stage *st, struct worker *w, struct tachy_item *item)
@@ -121,10 +150,7 @@ static int measure(struct tachy_stage *st, struct worker *w, struct tachy_item *
     err = tachy_quality_of(&v, value);
     for (int i = 0; i < TACHY_Q_COUNT && err == TACHY_OK; i++)
         err = tachy_item_set_value(item, tachy_quality_names[i], value[i]);
-    if (err == TACHY_OK && q->report)
-        err = quality_report_add(q->report, st->task->input, item->in->id, value, tachy_quality_digest(item->in),
-                                 tachy_quality_hash(w->picture[HASH].data));
-    return err;
+    return err == TACHY_OK && q->asked ? note(st, w, item, value) : err;
 }
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
@@ -138,10 +164,13 @@ const struct tachy_stage_ops tachy_stage_quality = {
     .options = options,
     .flags = TACHY_STAGE_READS,
     .priv_size = sizeof(struct quality),
+    .item_size = TACHY_NOTE_ITEM,
     .open = open,
     .close = close,
     .finish = finish,
     .worker_open = worker_open,
     .worker_close = worker_close,
     .run = run,
+    .item_close = tachy_note_close,
+    .take = take,
 };

@@ -191,6 +191,12 @@ struct tachy_stage_ops {
     // Ends what `run` left to a device (tachy_item.pending), waiting for it. Any thread, once an item.
     int (*sync)(struct tachy_stage *st, struct tachy_item *item);
 
+    // ---- For files about all items of all inputs, which `finish` writes.
+
+    // Adds a note of an item of `input`, which `run` has made (stage/note.h), in this process or in an earlier one. Thread-safe.
+    // TACHY_ERR_FORMAT: it is no note of this stage. The stage's options say only what is written at the end.
+    int (*take)(struct tachy_stage *st, const char *input, const void *note, size_t size);
+
     // ---- For replay, the light ratio and saved stages.
 
     // The tensors of a piece that `worker` runs next or ran last.
@@ -268,6 +274,10 @@ struct tachy_task {
     const char *input;   // of the stream that runs, as the job names it; NULL: nobody said. Whoever starts a run sets it
     bool cut;            // the run was stopped: finish() has a part of the last input. Whoever calls it sets it
     bool beside;         // other tasks share its pipeline: its rows in the figures are "NAME.STEP". Whoever joins them sets it
+    bool keeps_notes;    // items keep their notes (stage/note.h); else they are taken at once
+    bool taken_before;   // what is taken now was so before an earlier finish() as well. Whoever calls `take` sets it
+    const char **label;  // after finish(): of each thing that was taken, in order, or ""; the stage's memory. NULL: none
+    size_t nb_labels;
     bool values;         // frames have named values, each the same ones: text without regions tells them
     char *settings;      // that it was opened with: a JSON object, text by path; NULL: none
     struct tachy_stage_save *save; // pipeline/stage_save.h; NULL: nothing is saved

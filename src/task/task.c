@@ -75,28 +75,37 @@ static int add_user_stages(tachy_task *t, bool cuda, const tachy_settings *s)
     return err;
 }
 
-static int add_stages(tachy_task *t, const struct tachy_task_stage *stage, bool cuda, const tachy_settings *s)
+static int add_stages(tachy_task *t, const struct tachy_task_stage *stage, bool cuda, enum tachy_task_use use, const tachy_settings *s)
 {
-    bool added = false; // the program's, before anything is written
+    bool added = use == TACHY_TASK_TAKES_NOTES; // the program's, before anything is written
     int err = TACHY_OK;
     for (; err == TACHY_OK && stage->cpu; stage++) {
         if (!added && stage->cpu->flags & TACHY_STAGE_WRITES) {
             added = true;
             err = add_user_stages(t, cuda, s);
         }
-        if (err == TACHY_OK && (!cuda || stage->cuda))
+        if (err == TACHY_OK && (!cuda || stage->cuda) && (use != TACHY_TASK_TAKES_NOTES || stage->cpu->take))
             err = tachy_stage_add(t, cuda ? stage->cuda : stage->cpu, s);
     }
     return err == TACHY_OK && !added ? add_user_stages(t, cuda, s) : err;
 }
 
-const struct tachy_option *tachy_task_at_end(const struct tachy_task_ops *ops, const tachy_settings *s)
+const struct tachy_option *tachy_task_at_end(const struct tachy_task_ops *ops, const tachy_settings *s, const struct tachy_option *last)
 {
     const size_t n = strlen(ops->info.name);
-    for (const struct tachy_option *o = tachy_settings_options(s); o->path; o++)
+    for (const struct tachy_option *o = last ? last + 1 : tachy_settings_options(s); o->path; o++)
         if (o->at_end && !strncmp(o->path, ops->info.name, n) && o->path[n] == '.' && tachy_settings_is_set(s, o->path))
             return o;
     return NULL;
+}
+
+bool tachy_task_takes(const struct tachy_task_ops *ops, const char *path)
+{
+    for (const struct tachy_task_stage *stage = ops->stages; stage->cpu; stage++)
+        for (const struct tachy_option *o = stage->cpu->take ? stage->cpu->options : NULL; o && o->path; o++)
+            if (!strcmp(o->path, path))
+                return true;
+    return false;
 }
 
 static const struct tachy_task_stage *stages_of(const struct tachy_task_ops *ops, const tachy_settings *s)
@@ -116,7 +125,7 @@ bool tachy_task_frames_on_gpu(const struct tachy_task_ops *ops, const tachy_sett
 
 int tachy_task_check(const struct tachy_task_ops *ops, const tachy_settings *s, const struct tachy_log *log)
 {
-    const struct tachy_option *o = tachy_task_at_end(ops, s);
+    const struct tachy_option *o = tachy_task_at_end(ops, s, NULL);
     if (o && tachy_settings_int(s, "run.parallel") > 1)
         return tachy_fail(log, TACHY_ERR_INVAL, "--%s is over all inputs, one after the other; leave --parallel out", o->name);
     if (o && tachy_settings_bool(s, "output.resume"))
@@ -126,7 +135,7 @@ int tachy_task_check(const struct tachy_task_ops *ops, const tachy_settings *s, 
     return ops->check ? ops->check(s, log) : TACHY_OK;
 }
 
-int tachy_task_make(tachy_task **out, const char *name, const tachy_settings *settings, const struct tachy_log *log)
+int tachy_task_make(tachy_task **out, const char *name, enum tachy_task_use use, const tachy_settings *settings, const struct tachy_log *log)
 {
     int k = tachy_task_find(name, log);
     const struct tachy_task_ops *ops = k < 0 ? NULL : tachy_tasks[k];
@@ -141,11 +150,12 @@ int tachy_task_make(tachy_task **out, const char *name, const tachy_settings *se
     t->log = log;
     t->eyes = 1;
     t->pinned = -1;
+    t->keeps_notes = use == TACHY_TASK_KEEPS_NOTES;
     err = keep_settings(t, settings, TACHY_VERB_RUN | TACHY_VERB_TASK(k));
     bool cuda = tachy_task_frames_on_gpu(ops, settings);
     t->offloads = !cuda && asks_gpu(settings);
     if (err == TACHY_OK)
-        err = add_stages(t, stages_of(ops, settings), cuda, settings);
+        err = add_stages(t, stages_of(ops, settings), cuda, use, settings);
     const char *dir = tachy_settings_str(settings, "debug.save_stage");
     if (err == TACHY_OK && dir)
         err = tachy_stage_save_open(&t->save, dir, tachy_settings_int(settings, "debug.save_frames"), t, settings, log);

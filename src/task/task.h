@@ -34,8 +34,11 @@ extern const struct tachy_task_ops *const tachy_tasks[]; // in the order of help
 // Index in tachy_tasks. TACHY_ERR_NOT_FOUND: none has this name; the message lists those that there are.
 int tachy_task_find(const char *name, const struct tachy_log *log);
 
-// The first row of the task's section that is set and is about all inputs together (tachy_option.at_end); NULL: there is none.
-const struct tachy_option *tachy_task_at_end(const struct tachy_task_ops *ops, const tachy_settings *s);
+// The next row, after `last` or the first one, of the task's section that is set and is about all inputs together
+// (tachy_option.at_end); NULL: there is none.
+const struct tachy_option *tachy_task_at_end(const struct tachy_task_ops *ops, const tachy_settings *s, const struct tachy_option *last);
+// True if the row belongs to a stage that takes notes, so it changes no frame's result, only what is written at the end.
+bool tachy_task_takes(const struct tachy_task_ops *ops, const char *path);
 
 // True if --device cuda puts the frames on a GPU: a stage of these settings has a form for devices. Else frames stay in host memory,
 // and only networks run on the GPU.
@@ -45,5 +48,11 @@ bool tachy_task_frames_on_gpu(const struct tachy_task_ops *ops, const tachy_sett
 // TACHY_ERR_UNSUPPORTED, after a message.
 int tachy_task_check(const struct tachy_task_ops *ops, const tachy_settings *s, const struct tachy_log *log);
 
+enum tachy_task_use {
+    TACHY_TASK_RUNS,
+    TACHY_TASK_KEEPS_NOTES, // runs, and items keep their notes (stage/note.h)
+    TACHY_TASK_TAKES_NOTES, // has only the stages that take notes: nothing runs
+};
+
 // tachy_task_open() with settings and a name that are not NULL.
-int tachy_task_make(tachy_task **out, const char *name, const tachy_settings *settings, const struct tachy_log *log);
+int tachy_task_make(tachy_task **out, const char *name, enum tachy_task_use use, const tachy_settings *settings, const struct tachy_log *log);

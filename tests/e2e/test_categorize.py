@@ -317,8 +317,8 @@ class Categorize(common.Case):
         del card["text"]
         (self.tmp / "clip.json").write_text(json.dumps(card))
         self.assertIn("has no `text`", said(one, *out, *self.net, "--categories", self.tmp / "classes.json"))
-        self.assertIn("curate does not take it", run("curate", "--tasks", "categorize", "--categorize.model", self.tmp / "clip.onnx", "--categorize.embeddings",
-                                                     self.tmp / "y.npy", one, "-o", self.tmp / "f", check=False).stderr)
+        self.assertIn("curate does not take it", run("curate", "--tasks", "categorize", "--categorize.model", self.tmp / "clip.onnx", "--categorize.search",
+                                                     "x", one, "-o", self.tmp / "f", check=False).stderr)
 
 
 if __name__ == "__main__":

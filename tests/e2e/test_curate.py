@@ -23,6 +23,7 @@ import pyarrow.parquet
 from onnx import TensorProto, helper, numpy_helper
 from pycocotools.coco import COCO
 
+import clip_networks
 import common
 from common import DEPS, TACHY, ffmpeg, ffprobe, models, run
 from terminal import Terminal
@@ -38,10 +39,28 @@ def clip(path, frames, at=0, size="320x240"):
            "-c:v", "libx264", "-preset", "ultrafast", path)
 
 
+def face_network(folder):
+    """A vector of a face by random weights: good enough to tell two pictures apart."""
+    w = np.random.default_rng(5).normal(size=(192, 48)).astype(np.float32)
+    nodes = [helper.make_node("AveragePool", ["x"], ["small"], kernel_shape=[14, 14], strides=[14, 14]),
+             helper.make_node("Flatten", ["small"], ["flat"]), helper.make_node("Gemm", ["flat", "w"], ["v"])]
+    w -= w.mean(0)  # brightness does not count
+    value = lambda name, shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+    graph = helper.make_graph(nodes, "g", [value("x", [1, 3, 112, 112])], [value("v", [1, 48])], [numpy_helper.from_array(w, "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "embed.onnx")
+    (folder / "embed.json").write_text(json.dumps({"name": "embed", "task": "embed", "file": "embed.onnx", "outputs": [{"meaning": "embedding"}],
+                                                   "input": {"width": 112, "height": 112, "layout": "nchw", "scale": 2 / 255, "mean": 1}}))
+    return folder / "embed.onnx"
+
+
+def files_of(folder):
+    return {str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file()}
+
+
 class Curate(common.Case):
     @classmethod
     def setUpClass(cls):
-        models("face", "person", "pose")
+        models("face", "face-mesh", "person", "pose")
 
     def setUp(self):
         super().setUp()
@@ -296,6 +315,106 @@ class Curate(common.Case):
                 break
             shutil.rmtree(self.tmp / "out")
         self.assertGreaterEqual(kills, 20)
+
+    def all_inputs_job(self):
+        """Inputs with two people, and a job with all files about all inputs together."""
+        for name, at in (("a.mp4", 0), ("c.mp4", 1)):
+            clip(self.inputs / name, 5, at=at, size="640x480")
+        picture = cv2.imread(str(DEPS / "media" / "astronaut.png"))[:, ::-1, ::-1]  # the clip's face, which counts as another one now
+        for name, p in (("b.png", picture), ("d.png", (picture * 0.9 + 9).astype(np.uint8))):
+            cv2.imwrite(str(self.inputs / name), p)
+        ffmpeg("-f", "lavfi", "-i", "color=gray:320x240", "-frames:v", "2", self.inputs / "e.mkv")
+        face_network(self.tmp)
+        clip_networks.make(self.tmp, self.tmp / "words.txt", link=False)  # no text is read
+        self.job = self.tmp / "job.yaml"
+        self.job.write_text("version: 1\ncurate: {tasks: [faces, categorize, quality, pose]}\n"
+                            f"faces: {{embed: {self.tmp}/embed.onnx, blur: 1, people: people, names: names.csv}}\n"
+                            f"categorize: {{model: {self.tmp}/clip.onnx, embeddings: all.npy}}\n"
+                            "quality: {report: report.json}\npose: {bvh: bvh}\n")
+
+    def all_inputs(self, where, *args, **kw):
+        """Runs the job in a folder; returns the files there that are about all inputs."""
+        (self.tmp / where).mkdir(exist_ok=True)
+        run("curate", self.job, "-q", *args, cwd=self.tmp / where, **kw)
+        return {n: b for n, b in files_of(self.tmp / where).items() if n.split("/")[0] in ("people", "names.csv", "all.npy", "all.jsonl", "report.json", "bvh")}
+
+    def test_files_about_all_inputs(self):
+        """They are those of the tasks alone; shards, kills and inputs that come later change none."""
+        self.all_inputs_job()
+        want, inputs, alone = {}, sorted(self.inputs.iterdir()), self.tmp / "alone"
+        alone.mkdir()
+        for task, args in (("faces", ("--embed", self.tmp / "embed.onnx", "--face-blur", 1, "--people", "people", "--names-file", "names.csv")),
+                           ("categorize", ("--model", self.tmp / "clip.onnx", "--embeddings", "all.npy")),
+                           ("quality", ("--quality-report", "report.json")), ("pose", ("--bvh", "bvh"))):
+            run(task, "-q", *inputs, "-o", f"{self.tmp}/lines/", "-f", "json", *args, cwd=alone)
+        want = files_of(alone)
+        self.assertTrue({"people/person001/montage.png", "people/person002/b.png", "names.csv", "all.npy", "all.jsonl", "report.json"} <= set(want), want.keys())
+        self.assertTrue(any(n.startswith("bvh/") for n in want))
+        got = self.all_inputs("whole", self.inputs, "-o", "found", "--to", "csv,page,folders")
+        self.assertEqual(got.keys(), want.keys())
+        self.assertEqual(got, want)
+        # Rows of forms have the people as labels.
+        person = {(r["input"], r["frame"], r["track"]): r["person"] for r in csv.DictReader((self.tmp / "whole/people/faces.csv").read_text().splitlines())}
+        rows = [r for r in csv.DictReader((self.tmp / "whole/found/regions.csv").read_text().splitlines()) if r["task"] == "faces"]
+        self.assertEqual({(r["file"], r["frame"], r["track"]): r["label"] for r in rows}, person)
+        self.assertIn("faces: person002", (self.tmp / "whole/found/page.html").read_text())
+        self.assertTrue((self.tmp / "whole/found/folders/faces/person002").is_dir())
+        # The vectors serve searches.
+        hits = json.loads(run("categorize", "--model", self.tmp / "clip.onnx", "--embeddings", "all.npy", "--like", self.inputs / "b.png", "--hits", 1,
+                              "--json", cwd=self.tmp / "whole").stdout)
+        self.assertIn(str(self.inputs / "b.png"), json.dumps(hits))
+        # Again, nothing is learnt twice; with another setting of the clusters nothing is decoded.
+        self.assertEqual(self.all_inputs("whole", self.inputs, "-o", "found"), want)
+        again = self.all_inputs("whole", self.inputs, "-o", "found", "--faces.cluster_size", "3")
+        self.assertEqual(again["names.csv"], want["names.csv"])
+        # In shards, and from the merged folder.
+        for k in (1, 2):
+            self.assertEqual(self.all_inputs("shards", self.inputs, "--shard", f"{k}/2", "-o", f"part{k}"), {})
+        run("curate", "merge", "-q", "part2", "part1", "-o", "found", cwd=self.tmp / "shards")
+        self.assertEqual(self.all_inputs("shards", self.inputs, "-o", "found"), want)
+        # Killed between inputs and at the end; then as if before the file of names was written.
+        for done in (1, 3, 99):
+            self.killed_job(done)
+        self.assertEqual(self.all_inputs("killed", self.inputs, "-o", "found"), want)
+        self.same_results("killed", "shards")
+        (self.tmp / "killed" / "names.csv").unlink()
+        self.assertEqual(self.all_inputs("killed", self.inputs, "-o", "found"), want)
+        notes = self.tmp / "killed" / "found" / "notes.bin"
+        notes.write_bytes(notes.read_bytes()[:-9] + b"x" * 9)
+        p = run("curate", self.job, "-q", self.inputs, "-o", "found", cwd=self.tmp / "killed", check=False)
+        self.assertIn("notes.bin: is damaged", p.stderr)
+        # With inputs that come later; names that were edited stay.
+        self.all_inputs("grown", *inputs[:3], "-o", "found")
+        grown = self.all_inputs("grown", self.inputs, "-o", "found")
+        rows = lambda text: sorted(r[0] + "," + r[1] for r in csv.reader(text.decode().splitlines()))
+        self.assertEqual(rows(grown["names.csv"]), rows(want["names.csv"]))
+        self.assertEqual({n: b for n, b in grown.items() if n != "names.csv"}, {n: b for n, b in want.items() if n != "names.csv"})
+        names = self.tmp / "grown" / "names.csv"
+        names.write_text(names.read_text().replace("person001", "Ada"))
+        grown = self.all_inputs("grown", self.inputs, "-o", "found")
+        self.assertEqual({n.split("/")[1] for n in grown if n.startswith("people/")}, {"faces.csv", "Ada", "person002"})
+        # What is there and of no earlier run of the folder is not touched, nor are notes of another run.
+        (self.tmp / "mine" / "people").mkdir(parents=True)
+        (self.tmp / "mine" / "people" / "faces.csv").write_text("mine")
+        p = run("curate", self.job, "-q", self.inputs, "-o", "found", cwd=self.tmp / "mine", check=False)
+        self.assertIn("people/faces.csv already exists", p.stderr)
+        self.job.write_text(self.job.read_text().replace("report: report.json", ""))
+        p = run("curate", self.job, "-q", self.inputs, "-o", "found", cwd=self.tmp / "whole", check=False)
+        self.assertIn("was begun with other tasks that write files about all inputs", p.stderr)
+
+    def same_results(self, a, b):
+        for name in ("results.jsonl", "files.jsonl", "notes.bin", "job.json"):
+            self.assertEqual((self.tmp / a / "found" / name).read_bytes(), (self.tmp / b / "found" / name).read_bytes(), name)
+
+    def killed_job(self, done):
+        """Kills the job once so many inputs are done, or once it writes what is about all of them."""
+        (self.tmp / "killed").mkdir(exist_ok=True)
+        p = subprocess.Popen([TACHY, "curate", self.job, "-q", self.inputs, "-o", "found"], cwd=self.tmp / "killed")
+        files, written = (self.tmp / "killed" / "found" / n for n in ("files.jsonl", "written.json"))
+        while p.poll() is None and not written.exists() and not (files.exists() and files.read_bytes().count(b"\n") >= done):
+            time.sleep(0.002)
+        p.kill()
+        p.wait()
 
     def killed(self, rng, most):
         """Runs until one comes to its end, each killed at some moment, up to `most` of them; returns how many were."""
@@ -602,8 +721,8 @@ class Curate(common.Case):
                 (("--tasks", "animate"), "animate makes pictures", 1),
                 (("--pose.max_people", "0"), "1 to 32", 2),
                 (("--max-people", "2"), "takes --max-faces as --tracking.max_num_faces", 2),
-                (("--tasks", "quality", "--quality.report", "r.json"), "run tachy quality with it", 2),
-                (("--tasks", "faces", "--faces.names", "n.csv"), "run tachy faces with it", 2),
+                (("--tasks", "avsync", "--avsync.fix", "x/"), "run tachy avsync with it", 2),
+                (("--tasks", "categorize", "--categorize.like", "n.png"), "run tachy categorize with it", 2),
                 (("--detect.when", "detect > 1"), "is not known yet", 2),
                 (("--to", "xml"), "--to xml: is not known; there are: csv, parquet", 2),
                 (("--shard", "4/3"), "is no K/N", 2),
