@@ -62,6 +62,8 @@ struct tachy_source_params {
                           // frequency bands around the frame's time (docs/source.md), at `rate` (0: 25). 2: 100 frames a
                           // second, each the bytes of 13 cepstra (float) of the 25 ms that begin with it. TACHY_ERR_FORMAT:
                           // the file has no sound; TACHY_ERR_INVAL with `loop`
+    int sound_chunk;      // with `sound`: when more is needed, so many samples, 16000 per second, are decoded at once, at most an
+                          // hour; 0: what a packet holds. The frames are the same
 };
 #define tachy_source_params(...) (&(struct tachy_source_params){__VA_ARGS__})
 

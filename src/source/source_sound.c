@@ -9,7 +9,7 @@
 
 // The sound of a file as pictures (base/sound.h), at a constant rate; the sound itself goes to the side as that of a video does.
 
-enum { RATE = TACHY_CEPSTRUM_RATE, FOURIER = 2048, DEFAULT_FPS = 25, CEPSTRA_FPS = 100, CEPSTRA = 2 };
+enum { RATE = TACHY_CEPSTRUM_RATE, FOURIER = 2048, DEFAULT_FPS = 25, CEPSTRA_FPS = 100, CEPSTRA = 2, HOUR = 3600 * RATE };
 
 struct sound {
     struct file file; // first: input and side are the file source's
@@ -300,6 +300,18 @@ static void hear_cepstrum(struct sound *p, int64_t begin, uint8_t *row)
     memcpy(row, cepstrum, sizeof(cepstrum));
 }
 
+// Decodes up to sample number `end`; those before `keep` are not needed.
+static int read_to(tachy_source *s, int64_t end, int64_t keep)
+{
+    struct sound *p = sound_of(s);
+    int err = TACHY_OK;
+    while (err == TACHY_OK && !p->ended && p->at + p->nb < end) {
+        err = read_packet(s);
+        drop(p, keep);
+    }
+    return err;
+}
+
 static int sound_read(tachy_source *s, tachy_frame **out)
 {
     struct sound *p = sound_of(s);
@@ -310,11 +322,10 @@ static int sound_read(tachy_source *s, tachy_frame **out)
     int64_t from = llrint((double)p->next * length);
     int64_t begin = p->cepstra ? from : llrint(((double)p->next + 0.5) * length) - p->width / 2, keep = begin - p->cepstra;
     drop(p, keep);
-    while (!p->ended && p->at + p->nb < begin + p->width) {
-        int err = read_packet(s);
+    if (p->at + p->nb < begin + p->width) {
+        int err = read_to(s, begin + p->width + TACHY_MIN(s->params.sound_chunk, HOUR), keep);
         if (err < 0)
             return err;
-        drop(p, keep);
     }
     if (p->cepstra && p->next) // the last window is the first that reaches the end
         from += TACHY_CEPSTRUM_WINDOW - RATE / CEPSTRA_FPS;

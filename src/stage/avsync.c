@@ -28,6 +28,8 @@ static const struct tachy_option options[] = {
      .help = "card of two networks that compare lips and sound, such as SyncNet (docs/avsync.md)"},
     {"avsync.frames", "sync-frames", 0, TACHY_OPT_INT, "15", .min = 1, .max = TACHY_LIPS_LAGS, .group = "Sound",
      .help = "with --sync-network: how far the sound may be off, in pictures of 25 per second"},
+    {"processing.audio_chunk_size", NULL, 0, TACHY_OPT_INT, .min = 1, .max = INT32_MAX, .group = "Sound",
+     .help = "samples of sound, 16000 per second, that are decoded at once; default: as many as a packet holds"},
     {0},
 };
 
@@ -43,6 +45,7 @@ struct avsync {
     bool json, csv;
     double tick, least; // seconds; confidence
     double from;        // where reading starts, seconds
+    int chunk;          // samples of sound that are decoded at once; 0: a packet
     char *fix;
     bool overwrite;
     struct tachy_heard heard; // of the input that runs
@@ -106,6 +109,7 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
     a->csv = kinds & 1u << TACHY_TEXT_CSV;
     a->least = tachy_settings_float(s, "avsync.confidence");
     a->from = tachy_settings_float(s, "input.start");
+    a->chunk = tachy_settings_is_set(s, "processing.audio_chunk_size") ? (int)tachy_settings_int(s, "processing.audio_chunk_size") : 0;
     a->overwrite = tachy_settings_bool(s, "output.overwrite");
     a->fix = fix ? strdup(fix) : NULL;
     st->ahead = 1;
@@ -154,7 +158,7 @@ static int hear(struct tachy_stage *st)
         return tachy_fail(st->task->log, TACHY_ERR_UNSUPPORTED, "avsync: %s is no file, and its sound is read besides its pictures; save "
                           "it to a file first", input ? input : "the input");
     int err = tachy_source_open(&source, tachy_source_params(.url = input, .sound = a->form == &networks ? 2 : 1,
-                                                             .start = a->from, .rate = {TACHY_SYNC_RATE, 1},
+                                                             .start = a->from, .sound_chunk = a->chunk, .rate = {TACHY_SYNC_RATE, 1},
                                                              .log = st->task->log));
     if (err == TACHY_OK)
         err = listen(a, source);

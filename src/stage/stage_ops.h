@@ -229,7 +229,7 @@ struct tachy_stage {
     int item_of;     // of the stage whose bytes of an item it uses: its own, or an earlier one's
     size_t item_at;  // offset of its bytes in tachy_item.priv
     // For an ordered stage: pieces[0] is the item whose turn it is; up to this many following items come with it, in
-    // order. They have passed the earlier stages and are only read; err[] has no element for them. There are fewer if
+    // order. They have passed the earlier stages and are only read, but for the stage's own bytes of them; err[] has no element for them. There are fewer if
     // the stream ends, fails or has a discontinuity there, or in calibration and replay. Each costs one more waiting
     // frame, with all that it holds, and one more frame of delay. Less than TACHY_STAGE_ITEMS. Set by open().
     int ahead;

@@ -11,7 +11,8 @@
 // Follows faces or people that keep their number from frame to frame: a detector, asked when something may be missing,
 // and a network of points, run on each of them at its position in the previous frame. A frame needs the previous
 // frame's findings, so only the things of one frame can be shared among cores, or go to a device together. Work that
-// the next frame does not need is in separate stages, which run beside it: calm.c, values.c.
+// the next frame does not need is in separate stages, which run beside it: calm.c, values.c. The detector alone knows of no frame
+// but its own: while nothing is followed it may look at several frames at once, whose findings wait in their items.
 
 static const struct track_kind *kind_of(const tachy_task *t)
 {
@@ -29,8 +30,13 @@ struct tachy_bones track_bones(const tachy_task *t)
     return (struct tachy_bones){0};
 }
 
-static void read_settings(struct track *t, const tachy_settings *s)
+enum { BATCH_MOST = 32 };
+
+static void read_settings(struct tachy_stage *st, struct track *t, const tachy_settings *s)
 {
+    int batch = (int)tachy_settings_int(s, "processing.face_detection_batch");
+    t->batch = tachy_settings_bool(s, "performance.live") ? 1 : TACHY_MIN(batch, (int)BATCH_MOST);
+    st->ahead = t->batch - 1;
     t->follow = (struct tachy_follow_params){
         .most = (int)tachy_settings_int(s, "tracking.max_num_faces"),
         .every = (int)tachy_settings_int(s, "tracking.detect_every"),
@@ -96,7 +102,7 @@ int track_open(struct tachy_stage *st, const tachy_settings *s, int (*open_net)(
         [TRACK_POINTS] = {.name = points_model(st, s), .card = tachy_settings_str(s, "model.card"),
                           .task = t->kind->task}};
     int err = TACHY_OK;
-    read_settings(t, s);
+    read_settings(st, t, s);
     for (int i = 0; i < TRACK_NETS && err == TACHY_OK; i++)
         err = open_net(st, i, &nets[i], s);
     if (err < 0)
@@ -123,18 +129,34 @@ struct frame {
     const struct track *t;
     struct track_runner *runner;
     struct tachy_follow *follow;
-    struct tachy_regions *detected;
+    struct tachy_stage *st;
+    const struct tachy_piece *pieces; // the one in hand, and later ones
+    int nb;
     struct track_item *found;
 };
 
+// Of the frame in hand and, while nothing is followed, of later ones. A later one whose run failed is looked at again in its turn.
+static int run_detector(const struct frame *f)
+{
+    struct track_look look[BATCH_MOST];
+    int n = f->follow->nb ? 1 : TACHY_MIN(f->nb, (int)BATCH_MOST);
+    for (int i = 0; i < n; i++) {
+        struct track_item *ti = tachy_stage_item(f->st, f->pieces[i].item);
+        look[i] = (struct track_look){.item = f->pieces[i].item, .view = {.rotation = f->t->rotation, .flip = f->t->flip}, .list = &ti->detected};
+        tachy_regions_clear(&ti->detected);
+    }
+    f->runner->run(f->runner, TRACK_DETECTOR, look, n);
+    for (int i = 1; i < n; i++)
+        ((struct track_item *)tachy_stage_item(f->st, look[i].item))->looked = look[i].err == TACHY_OK ? look[i].item->in : NULL;
+    return look[0].err;
+}
+
 static int detect(const struct frame *f)
 {
-    struct track_look whole = {.view = {.rotation = f->t->rotation, .flip = f->t->flip}, .list = f->detected};
-    tachy_regions_clear(f->detected);
-    f->runner->run(f->runner, TRACK_DETECTOR, &whole, 1);
-    if (whole.err == TACHY_OK)
-        tachy_follow_detected(f->follow, &f->t->follow, f->detected->v, f->detected->nb);
-    return whole.err;
+    int err = f->found->looked == f->pieces[0].item->in ? TACHY_OK : run_detector(f);
+    if (err == TACHY_OK)
+        tachy_follow_detected(f->follow, &f->t->follow, f->found->detected.v, f->found->detected.nb);
+    return err;
 }
 
 // Takes the points' network's result for thing i; reports it unless it is lost.
@@ -167,7 +189,7 @@ static int look(struct frame *f, int first)
     int n = f->follow->nb - first, err = TACHY_OK;
     for (int k = 0; k < n; k++) {
         seen[k] = (struct tachy_region){.class_id = -1, .track = -1, .score = 1};
-        look[k] = (struct track_look){.about = &seen[k], .list = &f->found->thing[first + k]};
+        look[k] = (struct track_look){.item = f->pieces[0].item, .about = &seen[k], .list = &f->found->thing[first + k]};
         tachy_region_view(&f->follow->thing[first + k].crop, c->in.width, c->in.height, &look[k].view);
     }
     if (n > 0)
@@ -207,9 +229,10 @@ static void keep_followed(const struct frame *f)
 }
 
 int track_frame(struct tachy_stage *st, struct track_runner *r, struct track_own *own, struct tachy_follow *state,
-                struct tachy_item *item)
+                const struct tachy_piece pieces[], int n)
 {
-    struct frame f = {.t = tachy_stage_priv(st), .runner = r, .follow = state ? state : &own->follow, .detected = &own->found,
+    struct tachy_item *item = pieces[0].item;
+    struct frame f = {.t = tachy_stage_priv(st), .runner = r, .follow = state ? state : &own->follow, .st = st, .pieces = pieces, .nb = n,
                       .found = tachy_stage_item(st, item)};
     if (!state || item->anew)
         tachy_follow_reset(f.follow);
@@ -219,6 +242,7 @@ int track_frame(struct tachy_stage *st, struct track_runner *r, struct track_own
     for (int k = 0; k < TACHY_MAX_FOLLOWED; k++)
         tachy_regions_clear(&f.found->thing[k]);
     int err = follow(&f);
+    f.found->looked = NULL;
     keep_followed(&f);
     item->result.regions = f.found->all.v;
     item->result.nb_regions = f.found->all.nb;
@@ -237,6 +261,7 @@ void track_item_close(void *item)
 {
     struct track_item *ti = item;
     tachy_regions_free(&ti->all);
+    tachy_regions_free(&ti->detected);
     for (int i = 0; i < TACHY_MAX_FOLLOWED; i++)
         tachy_regions_free(&ti->thing[i]);
 }
@@ -248,9 +273,10 @@ enum { MOST_THREADS = 8 };
 struct on_host {
     struct track track; // first
     struct tachy_infer net[TRACK_NETS];
-    // Threads that help a worker with a frame of several things; workers who find them busy do without.
+    // Threads that help a worker with a frame of several things, or with several frames; workers who find them busy do without.
     struct tachy_team *team; // NULL: none
-    struct tachy_net_worker helper[MOST_THREADS - 1]; // network of points, of the team's thread 1, 2, ...
+    struct tachy_net_worker helper[TRACK_NETS][MOST_THREADS - 1]; // of the team's thread 1, 2, ...
+    int helpers[TRACK_NETS];
     pthread_mutex_t helping; // held by the worker that has the team
 };
 
@@ -277,22 +303,25 @@ static void close(struct tachy_stage *st)
 {
     struct on_host *h = tachy_stage_priv(st);
     tachy_team_close(h->team);
-    for (int i = 0; i < MOST_THREADS - 1; i++)
-        tachy_net_worker_close(&h->helper[i]);
-    for (int i = 0; i < TRACK_NETS; i++)
-        infer_free(&h->net[i]);
+    for (int k = 0; k < TRACK_NETS; k++) {
+        for (int i = 0; i < MOST_THREADS - 1; i++)
+            tachy_net_worker_close(&h->helper[k][i]);
+        infer_free(&h->net[k]);
+    }
     pthread_mutex_destroy(&h->helping);
 }
 
 // Once, with the first pipeline: --sandbox allows no thread before.
 static int open_team(struct on_host *h, const struct tachy_log *log)
 {
-    int cores = tachy_cpu_count(), most = TACHY_MIN(h->track.follow.most, MOST_THREADS);
-    int threads = TACHY_MIN(most, cores), err = TACHY_OK;
+    const int together[TRACK_NETS] = {[TRACK_DETECTOR] = h->track.batch, [TRACK_POINTS] = h->track.follow.most};
+    int most = TACHY_MIN(TACHY_MAX(together[TRACK_DETECTOR], together[TRACK_POINTS]), MOST_THREADS);
+    int threads = TACHY_MIN(most, tachy_cpu_count()), err = TACHY_OK;
     if (threads < 2 || h->team)
         return TACHY_OK;
-    for (int i = 0; i < threads - 1 && err == TACHY_OK; i++)
-        err = tachy_net_worker_open(&h->helper[i], &h->net[TRACK_POINTS]);
+    for (int k = 0; k < TRACK_NETS; k++)
+        for (; h->helpers[k] < TACHY_MIN(threads, together[k]) - 1 && err == TACHY_OK; h->helpers[k]++)
+            err = tachy_net_worker_open(&h->helper[k][h->helpers[k]], &h->net[k]);
     if (err < 0)
         return err;
     h->team = tachy_team_open(threads);
@@ -311,7 +340,6 @@ static void worker_close(void *worker)
     struct host_worker *w = worker;
     for (int i = 0; i < TRACK_NETS; i++)
         tachy_net_worker_close(&w->net[i]);
-    tachy_regions_free(&w->own.found);
     free(w);
 }
 
@@ -333,10 +361,9 @@ struct host_runner {
     struct track_runner base; // first
     struct on_host *h;
     struct host_worker *w;
-    const tachy_frame *in;
 };
 
-// Shared by the threads that look at a frame's things.
+// Shared by the threads that look at a frame's things, or at frames.
 struct shared {
     const struct host_runner *host;
     int net, n;
@@ -347,9 +374,12 @@ struct shared {
 static void look_at_some(void *user, int thread, int piece)
 {
     struct shared *s = user;
-    struct tachy_net_worker *of = thread ? &s->host->h->helper[thread - 1] : &s->host->w->net[s->net];
+    struct on_host *h = s->host->h;
+    if (thread > h->helpers[s->net])
+        return;
+    struct tachy_net_worker *of = thread ? &h->helper[s->net][thread - 1] : &s->host->w->net[s->net];
     for (int i; (i = atomic_fetch_add(&s->next, 1)) < s->n;)
-        s->look[i].err = tachy_net_run(of, s->host->in, &s->look[i].view, s->look[i].about, s->look[i].list);
+        s->look[i].err = tachy_net_run(of, s->look[i].item->in, &s->look[i].view, s->look[i].about, s->look[i].list);
 }
 
 static void run_net(struct track_runner *r, int net, struct track_look look[], int n)
@@ -368,10 +398,8 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
 {
     struct host_worker *w = worker;
     struct host_runner r = {.base = {run_net}, .h = tachy_stage_priv(st), .w = w};
-    for (int i = 0; i < n; i++) {
-        r.in = pieces[i].item->in;
-        err[i] = track_frame(st, &r.base, &w->own, state, pieces[i].item);
-    }
+    for (int i = 0; i < (st->ahead ? 1 : n); i++)
+        err[i] = track_frame(st, &r.base, &w->own, state, pieces + i, st->ahead ? n : 1);
 }
 
 // Seen again and again, since a better crop follows from the points.

@@ -44,6 +44,7 @@ extern const struct tachy_option tachy_track_options[];
 // The memory of a form's stage begins with it.
 struct track {
     const struct track_kind *kind;
+    int batch; // frames that the detector looks at together, while nothing is followed: the stage's `ahead` and one
     struct tachy_infer *net[TRACK_NETS]; // the form's
     struct tachy_follow_params follow;
     bool scored; // a network says how sure it is; else the mean of the points' scores is told
@@ -53,17 +54,19 @@ struct track {
 
 // A worker's.
 struct track_own {
-    struct tachy_regions found;  // by the detector, in one frame
     struct tachy_follow follow; // of a frame without a stream
 };
 
 struct track_item {
     struct tachy_regions all;                      // what is told
     struct tachy_regions thing[TACHY_MAX_FOLLOWED]; // memory of the points, apart for each thing
+    struct tachy_regions detected;                 // by the detector
+    const tachy_frame *looked; // in this frame, together with an earlier one; NULL: it has not looked yet
 };
 
-// A part of the frame in hand that a network looks at, and what comes of it.
+// A part of a frame that a network looks at, and what comes of it.
 struct track_look {
+    const struct tachy_item *item; // the one in hand, or a later one
     struct tachy_view view;
     struct tachy_region *about;  // as tachy_net_run()
     struct tachy_regions *list;
@@ -72,7 +75,7 @@ struct track_look {
 
 // How a form runs the networks on the current frame; the first member of the form's own data on that frame.
 struct track_runner {
-    // Runs the network on n parts of the frame, in any order, and sets err of each.
+    // Runs the network on n parts of frames, in any order, and sets err of each.
     void (*run)(struct track_runner *r, int net, struct track_look look[], int n);
 };
 
@@ -83,9 +86,10 @@ struct tachy_bones track_bones(const tachy_task *t);
 int track_open(struct tachy_stage *st, const tachy_settings *s, int (*open_net)(struct tachy_stage *st, int net,
                const struct tachy_net_params *p, const tachy_settings *s));
 void track_start(struct tachy_stage *st, const struct tachy_video_info *video);
-// Follows the things into the item's frame and sets the regions of its result. `state`: the stream's; NULL: there is none.
+// Follows the things into the first item's frame and sets the regions of its result; the n - 1 items after it are later ones that the
+// detector may look at. `state`: the stream's; NULL: there is none.
 int track_frame(struct tachy_stage *st, struct track_runner *r, struct track_own *own, struct tachy_follow *state,
-                struct tachy_item *item);
+                const struct tachy_piece pieces[], int n);
 
 // A face's points in pixels; it has at least TACHY_FACE_SKIN.
 void track_face_points(const struct tachy_region *r, tachy_face_points to);

@@ -32,6 +32,8 @@ struct there {
 
 struct cuda_worker {
     struct device_set set; // first
+    const struct tachy_piece *pieces; // of the call in hand; those after the first are later ones
+    int nb;
     struct track_own own;
     struct tachy_net_worker net[TRACK_NETS];
     struct there *on[TACHY_MAX_GPUS]; // in the order of the task's; NULL: no frame of it came yet
@@ -106,7 +108,7 @@ static int net_open(struct there *t, int i, struct cuda_worker *w, struct device
     struct infer_engine *host = &w->net[i].run;
     const struct tachy_preprocess_params pp = tachy_net_params_of(d->track.net[i]);
     const struct infer_there_params p = {.c = &d->net[i], .host = host, .preprocess = &pp, .regions = 1,
-                                         .pictures = i == TRACK_POINTS ? TACHY_MIN(d->track.follow.most, (int)TOGETHER) : 1,
+                                         .pictures = TACHY_MIN(i == TRACK_POINTS ? d->track.follow.most : d->track.batch, (int)TOGETHER),
                                          .size = TACHY_INFER_FULL, .one_stream = true};
     int err = infer_there_open(&t->net[i], g, &p);
     t->each[i] = t->net[i].out.data ? host->net->out_bytes : tachy_tensor_bytes(&t->net[i].in);
@@ -135,7 +137,6 @@ static void worker_close(void *worker)
     device_set_close(&w->set);
     for (int i = 0; i < TRACK_NETS; i++)
         tachy_net_worker_close(&w->net[i]);
-    tachy_regions_free(&w->own.found);
     free(w);
 }
 
@@ -162,11 +163,16 @@ struct runner {
     struct cuda_worker *w;
     struct device_worker *g;
     struct there *there;
-    const tachy_frame *in; // on the device
+    const struct tachy_item *item; // in hand
+    const tachy_frame *in; // its frame, on the device
     cuda_stream written;   // what wrote it there
 };
 
-// Some parts of the frame that one network looks at.
+// A later item's frame is used only where it lies.
+static const tachy_frame *frame_of(const struct runner *r, const struct track_look *l) { return l->item == r->item ? r->in : l->item->in; }
+static cuda_stream stream_of(const struct runner *r, const struct track_look *l) { return l->item == r->item ? r->written : l->item->in->stream; }
+
+// Some parts of frames that one network looks at.
 struct looks {
     struct runner *r;
     int net;
@@ -185,9 +191,13 @@ static int make_crops(const struct looks *s, struct infer_there *t)
     struct tachy_preprocess_picture crop[TOGETHER];
     struct tachy_tensor in = t->in;
     in.shape[0] = s->n;
-    for (int i = 0; i < s->n; i++)
-        crop[i] = (struct tachy_preprocess_picture){s->r->in, s->look[i].view};
-    int err = t->stream == s->r->written ? TACHY_OK : device_follow(s->r->g, t->stream, s->r->written);
+    int err = TACHY_OK;
+    for (int i = 0; i < s->n && err == TACHY_OK; i++) {
+        cuda_stream written = stream_of(s->r, &s->look[i]);
+        bool known = t->stream == written || (i && stream_of(s->r, &s->look[i - 1]) == written);
+        crop[i] = (struct tachy_preprocess_picture){frame_of(s->r, &s->look[i]), s->look[i].view};
+        err = known ? TACHY_OK : device_follow(s->r->g, t->stream, written);
+    }
     if (err < 0)
         return err;
     device_kernels(s->r->g);
@@ -199,7 +209,7 @@ static int make_crops(const struct looks *s, struct infer_there *t)
 static int decode(const struct looks *s, int i, const struct tachy_tensor out[])
 {
     const struct track_look *l = &s->look[i];
-    return tachy_net_decode(&s->r->w->net[s->net], out, s->r->in, &l->view, l->about, l->list);
+    return tachy_net_decode(&s->r->w->net[s->net], out, frame_of(s->r, l), &l->view, l->about, l->list);
 }
 
 static int run_there(const struct looks *s, struct infer_there *t)
@@ -255,19 +265,28 @@ static int find_frame(struct device_group *p, struct tachy_item *item, struct ru
     return item->in->mem == TACHY_DEVICE ? TACHY_OK : device_frame_of(p, item, &r->in);
 }
 
+// How many of the call's items have frames there, from the first one on: the detector may look at them together.
+static int there_from(const struct cuda_worker *w, const struct device_worker *g)
+{
+    int n = 1;
+    while (n < w->nb && w->pieces[n].item->in->mem == TACHY_DEVICE && w->pieces[n].item->in->device == g->gpu->device.ordinal)
+        n++;
+    return n;
+}
+
 // The host waits for what a network says, so nothing reads the frame any more when this returns; after a failure it is waited
 // for here.
 static int follow(struct device_group *p, struct tachy_item *item)
 {
     struct cuda_worker *w = (void *)p->g->set;
     struct there **there = &w->on[device_index(w->set.devices, p->g->device)];
-    struct runner r = {.base = {.run = run_net}, .w = w, .g = p->g};
+    struct runner r = {.base = {.run = run_net}, .w = w, .g = p->g, .item = item};
     int err = *there ? TACHY_OK : there_open(there, w, p->g);
     if (err == TACHY_OK)
         err = find_frame(p, item, &r);
     r.there = *there;
     if (err == TACHY_OK)
-        err = track_frame(p->st, &r.base, &w->own, p->state, item);
+        err = track_frame(p->st, &r.base, &w->own, p->state, w->pieces, there_from(w, p->g));
     for (int i = 0; i < TRACK_NETS && err < 0 && *there; i++)
         if ((*there)->net[i].stream)
             p->g->cu->stream_wait((*there)->net[i].stream);
@@ -285,7 +304,9 @@ static void call(struct device_group *p)
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
     struct cuda_worker *w = worker;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < (st->ahead ? 1 : n); i++) {
+        w->pieces = pieces + i;
+        w->nb = st->ahead ? n : 1;
         err[i] = device_begin(&w->set, pieces[i].item, NULL);
         if (err[i] < 0)
             continue;

@@ -9,6 +9,8 @@ const struct tachy_option tachy_track_options[] = {
      .help = "model that detects faces or people"},
     {"tracking.detect_every", "detect-every", 0, TACHY_OPT_INT, "15", .min = 1, .max = 100000, .group = "Tracking",
      .help = "frames after which the detector looks for more, while fewer are followed than --max-faces allows"},
+    {"processing.face_detection_batch", NULL, 0, TACHY_OPT_INT, "1", .min = 1, .max = 65536, .group = "Tracking",
+     .help = "frames that the detector looks at together while nothing is followed, at most 32; frames then wait for those to come"},
     {"tracking.confidence", "tracking-conf", 0, TACHY_OPT_FLOAT, "0.5", .max = 1, .group = "Tracking",
      .help = "score of the points below which a face or person is lost"},
     {"tracking.smoothing", "smoothing", 0, TACHY_OPT_BOOL, "yes", .group = "Tracking",

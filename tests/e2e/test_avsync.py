@@ -124,6 +124,13 @@ class Avsync(common.Case):
         self.assertEqual([r["kind"] for r in rows], ["window"] * 3 + ["summary"])
         self.assertLess(abs(float(rows[-1]["offset_ms"])), 40)
 
+    def test_chunks_of_sound(self):
+        clip, config = self.clip(240, seconds=3), self.tmp / "chunk.yaml"
+        want = self.lines(clip)[0]
+        for samples in (16000, 2 ** 31 - 1):
+            config.write_text(f"audio_chunk_size: {samples}\nface_detection_batch: 4\n")
+            self.assertEqual(self.lines(clip, "-c", config)[0], want)
+
     def test_nothing_to_compare(self):
         ffmpeg("-i", self.d6, "-t", "1", "-an", "-c:v", "copy", self.tmp / "silent.mp4")
         p = self.lines_of_failure(self.tmp / "silent.mp4")

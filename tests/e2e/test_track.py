@@ -230,6 +230,19 @@ class Track(common.Case):
             found[len(some)] = (self.tmp / "out.jsonl").read_bytes()
         self.assertEqual(found[1], found[len(cores)])
 
+    def test_frames_searched_together(self):
+        """Frames with nobody before, between and after: also of one core the lines are those of the detector frame by frame."""
+        a = face(200)
+        frames = [scene(shade=120)] * 7 + [scene((a, 60, 40))] * 4 + [scene(shade=60)] * 11 + [scene((a, 320, 60))] * 3 + [scene(shade=90)] * 2
+        clip, config, found = self.clip(frames), self.tmp / "batch.yaml", set()
+        for batch in (1, 2, 100):
+            config.write_text(f"face_detection_batch: {batch}\n")
+            regions = self.track(clip, "-c", config, *(["--workers", "1"] if batch == 2 else []))
+            self.assertEqual([bool(f["regions"]) for f in regions[:11]], [False] * 7 + [True] * 4)
+            found.add((self.tmp / "out.jsonl").read_bytes())
+        self.track(clip, "-c", config, "--resume", name="parts.jsonl")
+        self.assertEqual(found, {(self.tmp / "parts.jsonl").read_bytes()})
+
     def test_window_of_smoothing(self):
         """It is the cut-off of as much noise; 1 is none; --min-cutoff wins."""
         noise = np.random.default_rng(1)

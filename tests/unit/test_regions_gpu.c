@@ -40,6 +40,8 @@ static _Atomic int drawn, wrong;
 static int part;  // width of an eye
 static bool still; // the box stays at that of the first frame
 static int faces;  // that the detector finds side by side; 0: the one box
+static int nobody; // frames before the first that shows the box
+static const char *together = "1"; // frames that the detector looks at
 
 static int run_preprocess(const struct tachy_cuda_preprocess *a, cuda_stream stream)
 {
@@ -72,7 +74,7 @@ static int run_draw(const struct tachy_cuda_draw *a, cuda_stream stream)
         left = fminf(left, fminf(s[i].x0, s[i].x1));
     drawn++;
     wrong += a->width != W || a->height != H || a->nb != 3;
-    wrong += fabsf(left - (centre_of(still ? byte_of(0, 0) : *at(a->component[0]), part) - (float)part / 8)) > 3;
+    wrong += fabsf(left - (centre_of(still ? byte_of(nobody, 0) : *at(a->component[0]), part) - (float)part / 8)) > 3;
     return launch(stream, kernel_ns);
 }
 
@@ -96,6 +98,7 @@ struct network {
     int nb_points;
 };
 static _Atomic int opened, runs, looks, elsewhere; // looks: runs of points
+static _Atomic int searches; // calls of the detector's engine, for one picture or more
 static _Atomic uint64_t ready[256]; // by the picture's byte: when its results are complete, CLOCK_MONOTONIC, ns
 
 // The first run of a network waits until all frames of this stream are parked but those whose turn it is; who runs networks
@@ -189,7 +192,7 @@ static void run_one(const struct network *d, int i, float byte, float *score, fl
     }
     if (faces)
         return;
-    memcpy(score + i * BOXES * 2, (float[]){0.1f, 0.9f, 0.2f, 0.3f}, BOXES * 2 * sizeof(float));
+    memcpy(score + i * BOXES * 2, (float[]){0.1f, byte < (float)byte_of(nobody, 0) ? 0.1f : 0.9f, 0.2f, 0.3f}, BOXES * 2 * sizeof(float));
     memcpy(place + i * BOXES * 4, (float[]){byte / 255, 0.5f, 0.25f, 0.5f, 0, 0, 1, 1}, BOXES * 4 * sizeof(float));
 }
 
@@ -200,6 +203,7 @@ static int network_run(tachy_engine *e, const struct tachy_tensor in[], struct t
         count_followers();
     for (int i = 0; i < e->n_out; i++)
         elsewhere += (out[i].mem == TACHY_DEVICE) != e->on_device || (in[0].mem == TACHY_DEVICE) != e->on_device;
+    searches += !d->points && !d->vector;
     for (int i = 0; i < d->batch; i++) {
         float byte = ((const float *)in[0].data)[i * SIDE * SIDE];
         run_one(d, i, byte, out[0].data, out[1].data);
@@ -238,7 +242,7 @@ static tachy_settings *settings_of(const struct way *way)
     const char *const with[][2] = {{"model.name", vectors ? "mesh" : still ? "points" : "boxes"}, {"model.dir", folder}, {"gpu.device", "cuda"}, {"gpu.ids", "all"},
                                    {"model.provider", way->there ? "cuda-ort" : "openvino"}, {"draw.names", "no"},
                                    {"tracking.detector", "boxes"}, {"tracking.smoothing", "no"},
-                                   {"tracking.max_num_faces", number},
+                                   {"tracking.max_num_faces", number}, {"processing.face_detection_batch", together},
                                    {"faces.embed", "vector"}, {"faces.size", "0"}, {"faces.blur", "1"}, {"faces.angle", "90"},
                                    {"output.file", way->text ? "x.jsonl" : "x.mkv"}};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(with); i++)
@@ -289,7 +293,7 @@ static void check_face(int n, const struct tachy_region *g)
     CHECK_INT(g->track, 0);
     CHECK_INT(g->nb_points, 2);
     CHECK(fabsf(g->score - score_of(byte_of(n, 0))) < 1e-5f);
-    CHECK(fabs((double)g->x - (double)centre_of(byte_of(0, 0), W)) < 0.01 && fabs((double)g->w - W / 4.0) < 0.01);
+    CHECK(fabs((double)g->x - (double)centre_of(byte_of(nobody, 0), W)) < 0.01 && fabs((double)g->w - W / 4.0) < 0.01);
 }
 
 // Has unit length and is from this frame.
@@ -323,7 +327,7 @@ static void check_regions(const struct way *way, int n, const struct tachy_resul
     }
     int width = W / way->eyes;
     CHECK_INT(r->frame_id, n);
-    CHECK_INT(r->nb_regions, way->eyes);
+    CHECK_INT(r->nb_regions, n < nobody ? 0 : way->eyes);
     for (int eye = 0; eye < way->eyes && eye < r->nb_regions; eye++) {
         const struct tachy_region *g = &r->regions[eye];
         if (still) {
@@ -416,9 +420,9 @@ static void run(const struct way *way)
         tachy_gpu_unref(&gpu[i]);
     tachy_task_close(&t);
     list(1);
-    CHECK(way->batch || runs - before == (still ? way->streams : all * way->eyes));
-    CHECK_INT(looks - looks_before, still ? all * TACHY_DEF(faces, 1) : 0);
-    CHECK_INT(drawn - drawn_before, way->text ? 0 : all);
+    CHECK(way->batch || nobody || runs - before == (still ? way->streams : all * way->eyes));
+    CHECK_INT(looks - looks_before, still ? (all - nobody) * TACHY_DEF(faces, 1) : 0);
+    CHECK_INT(drawn - drawn_before, way->text ? 0 : all - nobody);
     nothing_is_left();
 }
 
@@ -439,6 +443,22 @@ TEST(a_face_is_followed)
 {
     for (int i = 0; i < 16; i++)
         run(&(struct way){"track", i & 1, i & 2, i & 8, i % 3, 1 + (i / 4) % 2, 1, 20, 1 + (i / 2) % 2, 0});
+}
+
+// While nobody is followed, the detector sees several frames of the device at once; the results are those of frames that it sees one by
+// one. It looks at no frame twice.
+TEST(frames_without_a_face_are_searched_together)
+{
+    nobody = 18;
+    together = "4";
+    for (int i = 0; i < 8; i++) {
+        const bool on_gpu = i & 1, there = i & 2;
+        const int before = searches;
+        run(&(struct way){"track", i & 4, on_gpu, there, 1 + i % 3, 1, 1, 24, 1, 0});
+        CHECK_INT(searches - before, on_gpu ? nobody + 2 : nobody + 1); // four at a time; one by one
+    }
+    nobody = 0;
+    together = "1";
 }
 
 // The driver copies other memory by way of its own, for one thread at a time.
@@ -739,6 +759,7 @@ TEST(cleans)
 }
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(a_detector_on_the_device), TEST_CASE(a_detector_on_the_host),
-          TEST_CASE(a_face_is_followed), TEST_CASE(frames_of_the_host_are_copied_from_pinned_memory), TEST_CASE(a_followed_frame_goes_first),
+          TEST_CASE(a_face_is_followed), TEST_CASE(frames_without_a_face_are_searched_together),
+          TEST_CASE(frames_of_the_host_are_copied_from_pinned_memory), TEST_CASE(a_followed_frame_goes_first),
           TEST_CASE(faces_of_a_frame_go_together), TEST_CASE(faces_have_vectors), TEST_CASE(faces_of_several_frames_go_together), TEST_CASE(a_followed_frame_is_few_calls),
           TEST_CASE(turns_stay_with_a_worker), TEST_CASE(what_is_done_is_not_slept_for), TEST_CASE(a_call_that_fails_leaves_nothing_behind), TEST_CASE(the_light_ratio_knows_all_steps), TEST_CASE(cleans))
