@@ -1,8 +1,8 @@
-// tune_replay TABLE... [--seeds N] [--check] [--leave-one-out]: plays the search of `tachy tune` on stored workloads (bench/tune_workload) instead of
+// tune_replay TABLE... [--seeds N] [--check] [--leave-one-out] [--off]: plays the search of `tachy tune` on stored workloads (bench/tune_workload) instead of
 // running them, with the noise of their repeated settings, and prints how good a setting it finds in which share of the time of
 // trying all, and how far the predictions are off. --check: exit status 1 unless each search finds 98 % in 10 % of the time and predicts 90 % of the
 // settings within 10 %. --leave-one-out: a search begins with the constants that fit the other tables, each in turn, instead of the
-// program's own guess.
+// program's own guess. --off: the settings that the formulas miss by more than 10 %.
 //
 // A setting's true rate is the mean of its later runs if it was repeated, else that of its one run: those that are repeated were
 // chosen by their first run, which so says too much. A setting that is not in the table fails.
@@ -26,6 +26,7 @@ struct table {
     struct tune t;
     struct setting setting[SETTINGS];
     int n, order[TUNE_ROWS][TUNE_VALUES]; // a row's value in the file for each of the search's
+    char own[TUNE_ROWS][TUNE_TEXT];       // text of the search's first value
     double ratio[RATIOS], best, all_s;    // of a run's rate to the true one; seconds of trying all
     int n_ratios;
     uint64_t rng;
@@ -76,6 +77,7 @@ int tune_run(struct tune *t, const int *at, double seconds, struct tune_trial *o
 
 static double get(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
 
+// 0 if there is none.
 static double column(const json_t *columns, const json_t *run, const char *name)
 {
     size_t i;
@@ -95,7 +97,8 @@ static void read_run(struct tune_trial *r, const json_t *k, const json_t *run)
                              .cores = (int)column(k, run, "cores"), .wall_s = column(k, run, "wall_s")};
     r->cost = (struct tune_cost){.decode_ms = column(k, run, "decode"), .work_ms = column(k, run, "work"),
                                  .model_ms = column(k, run, "model"), .write_ms = column(k, run, "encode"),
-                                 .cpu_ms = column(k, run, "cpu_ms"), .fps = r->fps, .memory_mib = mib};
+                                 .cpu_ms = column(k, run, "cpu_ms"), .batch = column(k, run, "batch"), .fps = r->fps,
+                                 .memory_mib = mib};
 }
 
 // The row's value that is nearest to what the command has by itself; where that is not known, the first one.
@@ -130,6 +133,7 @@ static bool read_rows(struct table *w, const json_t *o)
             return false;
         int own = own_value(values, get(json_object_get(o, "given"), key));
         w->order[i][0] = own;
+        snprintf(w->own[i], TUNE_TEXT, "%s", json_string_value(json_array_get(values, (size_t)own)));
         for (int v = 0; v < (int)json_array_size(values); v++)
             if (v != own) {
                 w->order[i][r->n] = v;
@@ -272,10 +276,9 @@ static struct found play(const struct table *of, struct table *w, uint64_t seed,
     return found;
 }
 
-// The constants that fit a table best: by as many of its settings as a search may see.
-static struct tune_constants fitted(const struct table *of, struct table *w, struct cli *c)
+// A workload with its costs, and as many of its settings as a search may see.
+static struct tune *sampled(const struct table *of, struct table *w, struct cli *c)
 {
-    static struct tune_fit f;
     search(of, w, 0, c);
     struct tune *t = &w->t;
     t->n_seen = 0;
@@ -286,24 +289,7 @@ static struct tune_constants fitted(const struct table *of, struct table *w, str
         s->seconds = t->seconds;
         s->fits = true;
     }
-    tune_fit(&f, t, tune_score);
-    return t->k;
-}
-
-// A prior for a workload's constants, from the other workloads': their mean and spread.
-static void expect(const struct tune_constants *k, int n, int left_out, struct tune_constants *guess, struct tune_constants *doubt)
-{
-    static const double LEAST = 0.5;
-    for (int c = 0; c < TUNE_CONSTANTS; c++) {
-        double sum = 0, squares = 0;
-        for (int i = 0; i < n; i++) {
-            double v = log(((const double *)&k[i])[c]);
-            sum += i == left_out ? 0 : v / (n - 1);
-            squares += i == left_out ? 0 : v * v / (n - 1);
-        }
-        ((double *)guess)[c] = exp(sum);
-        ((double *)doubt)[c] = fmax(sqrt(fmax(squares - sum * sum, 0)), LEAST * ((const double *)&tune_doubt)[c]);
-    }
+    return t;
 }
 
 static int by_size(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
@@ -317,7 +303,25 @@ static double say(const char *name, double *v, int n, bool high)
     return worst;
 }
 
-static bool replay(const char *path, const struct table *of, int seeds, struct cli *c)
+// The settings that the formulas alone miss, with the costs of the last search.
+static void print_off(const struct table *w)
+{
+    for (int i = 0; i < w->n; i++) {
+        const struct setting *s = &w->setting[i];
+        double off = rate(w, NULL, s) / s->fps - 1;
+        if (fabs(off) <= NEAR)
+            continue;
+        printf("   ");
+        for (int k = 0; k < w->t.n_rows; k++) {
+            const struct tune_row *r = &w->t.row[k];
+            const char *path = strrchr(r->option->path, '.');
+            printf(" %s %s,", path ? path + 1 : r->option->path, s->at[k] ? r->value[s->at[k]] : w->own[k]);
+        }
+        printf(" %.4g frames per second: %+.0f %%\n", s->fps, 100 * off);
+    }
+}
+
+static bool replay(const char *path, const struct table *of, int seeds, bool off, struct cli *c)
 {
     struct table *w = calloc(1, sizeof(*w));
     double *v = calloc(4 * (size_t)seeds, sizeof(*v)), noise = 0;
@@ -339,6 +343,8 @@ static bool replay(const char *path, const struct table *of, int seeds, struct c
         say("by the model alone", v + 3 * seeds, seeds, false);
         printf("\n");
         ok = found >= FOUND && time <= TIME && near >= PREDICTED;
+        if (off)
+            print_off(w);
     }
     free(v);
     free(w);
@@ -347,51 +353,56 @@ static bool replay(const char *path, const struct table *of, int seeds, struct c
 
 static void print_constants(const char *name, const struct tune_constants *k)
 {
-    printf("  %s: sharp %.3g, crowd %.3g, cores %.3g, decode_turn %.3g, model_turn %.3g, place %.3g\n", name, k->sharp, k->crowd, k->cores,
-           k->decode_turn, k->model_turn, k->place);
+    printf("  without %s: sharp %.3g, crowd %.3g, cores %.3g, decode_turn %.3g, model_turn %.3g, place %.3g, late %.3g\n", name, k->sharp,
+           k->crowd, k->cores, k->decode_turn, k->model_turn, k->place, k->late);
 }
 
-// Each table with what the others say of its constants.
-static bool leave_out(struct table *const of[], const char *const path[], int n, struct cli *c, struct tune_constants *guess,
-                      struct tune_constants *doubt)
+// Each table with the constants that fit the others best, together.
+static bool leave_out(struct table *const of[], const char *const path[], int n, struct cli *c, struct tune_constants *guess)
 {
-    struct tune_constants k[TABLES];
-    struct table *w = calloc(1, sizeof(*w));
+    struct table *w = calloc((size_t)n, sizeof(*w));
+    struct tune *all[TABLES], *others[TABLES];
+    for (int i = 0; w && i < n; i++)
+        all[i] = sampled(of[i], &w[i], c);
     for (int i = 0; w && i < n; i++) {
-        k[i] = fitted(of[i], w, c);
-        print_constants(path[i], &k[i]);
+        int k = 0;
+        for (int j = 0; j < n; j++)
+            if (j != i)
+                others[k++] = all[j];
+        tune_choose(others, k, tune_score);
+        guess[i] = others[0]->k;
+        print_constants(path[i], &guess[i]);
     }
-    for (int i = 0; w && i < n; i++) {
-        expect(k, n, i, &guess[i], &doubt[i]);
+    for (int i = 0; w && i < n; i++)
         of[i]->t.guess = &guess[i];
-        of[i]->t.doubt = &doubt[i];
-    }
     free(w);
     return w;
 }
 
 int main(int argc, char **argv)
 {
-    struct tune_constants guess[TABLES], doubt[TABLES];
+    struct tune_constants guess[TABLES];
     struct table *of[TABLES];
     const char *path[TABLES];
     struct cli c = {0};
     int seeds = 50, n = 0;
-    bool check = false, left_out = false, ok = tachy_settings_new(&c.settings, NULL) == TACHY_OK;
+    bool check = false, left_out = false, off = false, ok = tachy_settings_new(&c.settings, NULL) == TACHY_OK;
     for (int i = 1; i < argc && ok; i++)
         if (!strcmp(argv[i], "--seeds") && i + 1 < argc)
             seeds = atoi(argv[++i]) > 0 ? atoi(argv[i]) : 1;
         else if (!strcmp(argv[i], "--check"))
             check = true;
+        else if (!strcmp(argv[i], "--off"))
+            off = true;
         else if (!strcmp(argv[i], "--leave-one-out"))
             left_out = true;
         else if ((ok = n < TABLES && (of[n] = read_table(argv[i]))))
             path[n++] = argv[i];
     if (ok && left_out)
-        ok = n > 1 && leave_out(of, path, n, &c, guess, doubt);
+        ok = n > 1 && leave_out(of, path, n, &c, guess);
     bool hold = n > 0;
     for (int i = 0; i < n && ok; i++)
-        hold = replay(path[i], of[i], seeds, &c) && hold;
+        hold = replay(path[i], of[i], seeds, off, &c) && hold;
     for (int i = 0; i < n; i++)
         free(of[i]);
     tachy_settings_free(&c.settings);

@@ -16,6 +16,7 @@ enum tune_objective { TUNE_THROUGHPUT, TUNE_LATENCY, TUNE_ENERGY };
 struct tune_cost {
     double decode_ms, work_ms, model_ms, write_ms; // busy time of the source, the workers without the model, the model, the sink
     double cpu_ms;                                 // CPU time of the whole process
+    double batch;                                  // frames in a run of the model, mean; 0: not known
     double fps;                                    // of the trial
     double memory_mib, vram_mib;                   // peak of the process and on one GPU, whatever the frame
 };
@@ -70,6 +71,7 @@ struct tune_constants {
     double cores;  // CPU time of a frame beside that with one worker
     double decode_turn, model_turn; // of decoding and of the model, what goes one after the other however many side by side
     double place;  // most that a place in a batch takes beside a frame alone
+    double late;   // ms that a thread waits for a core if there are too few
 };
 enum { TUNE_CONSTANTS = sizeof(struct tune_constants) / sizeof(double) };
 
@@ -95,7 +97,7 @@ struct tune {
     struct tune_seen seen[TUNE_SEEN];
     int n_seen;
     struct tune_constants k;
-    const struct tune_constants *guess, *doubt; // of them before any trial; NULL: tune_guess, tune_doubt
+    const struct tune_constants *guess; // of them before any trial; NULL: tune_guess
     struct tune_setting final[TUNE_FINAL + 1]; // the first is the command as given
     int n_final, best;
     struct tune_setting judged[64]; // settings whose results were judged already
@@ -149,8 +151,11 @@ struct tune_fit {
     double near[TUNE_ROWS][TUNE_VALUES][TUNE_VALUES]; // 1: the same
     double l[TUNE_SEEN][TUNE_SEEN], weight[TUNE_SEEN];
 };
-// Chooses the constants by the trials so far and takes what is left over. `score`: what is compared.
-void tune_fit(struct tune_fit *f, struct tune *t, double (*score)(const struct tune *t, const struct tune_trial *r));
+typedef double (*tune_scorer)(const struct tune *t, const struct tune_trial *r); // what is compared
+// Chooses the constants by the trials so far, of `n` workloads together.
+void tune_choose(struct tune *const *of, int n, tune_scorer score);
+// Chooses the constants and takes what is left over.
+void tune_fit(struct tune_fit *f, struct tune *t, tune_scorer score);
 // The expected error at a setting, of which the model said `model`, and its standard deviation.
 double tune_off(const struct tune_fit *f, const int *at, const struct tune_trial *model, double *sd);
 

@@ -96,59 +96,57 @@ static double factor(struct tune_fit *f)
 
 static const struct tune_constants *guess_of(const struct tune *t) { return t->guess ? t->guess : &tune_guess; }
 
-static const struct tune_constants *doubt_of(const struct tune *t) { return t->doubt ? t->doubt : &tune_doubt; }
-
 // How unlikely the constants are: by what is known before, and by the trials. A trial that is far off counts less than its square, since
 // it may be one that failed half.
-static double unlikely(const struct tune *t, double (*score)(const struct tune *t, const struct tune_trial *r))
+static double unlikely(struct tune *const *of, int n, const struct tune_constants *k, tune_scorer score)
 {
-    const double *k = (const double *)&t->k, *guess = (const double *)guess_of(t), *doubt = (const double *)doubt_of(t);
+    const double *guess = (const double *)guess_of(of[0]), *doubt = (const double *)&tune_doubt;
     struct tune_trial model;
     double sum = 0;
     for (int i = 0; i < TUNE_CONSTANTS; i++)
-        sum += pow(log(k[i] / guess[i]) / doubt[i], 2);
-    for (int i = 0; i < t->n_seen; i++) {
-        const struct tune_seen *s = &t->seen[i];
-        tune_predict(t, s->at, &model);
-        double off = s->score > 0 ? log(score(t, &model) / s->score) / TYPICAL : 0;
-        sum += 4 * log1p(off * off / 4);
+        sum += pow(log(((const double *)k)[i] / guess[i]) / doubt[i], 2);
+    for (int w = 0; w < n; w++) {
+        of[w]->k = *k;
+        for (int i = 0; i < of[w]->n_seen; i++) {
+            const struct tune_seen *s = &of[w]->seen[i];
+            tune_predict(of[w], s->at, &model);
+            double off = s->score > 0 ? log(score(of[w], &model) / s->score) / TYPICAL : 0;
+            sum += 4 * log1p(off * off / 4);
+        }
     }
     return sum;
 }
 
 // Serial work shows only once it is the limit, so the fit starts from the best of several serial shares.
-static double start(struct tune *t, double (*score)(const struct tune *t, const struct tune_trial *r))
+static double start(struct tune *const *of, int n, struct tune_constants *best, tune_scorer score)
 {
     static const double turns[] = {0.02, 0.15, 0.4, 1};
-    struct tune_constants best = *guess_of(t);
     double least = INFINITY;
     for (int i = 0; i < 16; i++) {
-        t->k = *guess_of(t);
-        t->k.decode_turn = turns[i / 4];
-        t->k.model_turn = turns[i % 4];
-        double now = unlikely(t, score);
+        struct tune_constants k = *guess_of(of[0]);
+        k.decode_turn = turns[i / 4];
+        k.model_turn = turns[i % 4];
+        double now = unlikely(of, n, &k, score);
         if (now < least) {
             least = now;
-            best = t->k;
+            *best = k;
         }
     }
-    t->k = best;
     return least;
 }
 
-// Steps up and down each constant, in ever smaller ones.
-static void choose_constants(struct tune *t, double (*score)(const struct tune *t, const struct tune_trial *r))
+void tune_choose(struct tune *const *of, int n, tune_scorer score)
 {
-    double *k = (double *)&t->k;
-    const double *doubt = (const double *)doubt_of(t);
-    double least = start(t, score);
+    struct tune_constants chosen;
+    double *k = (double *)&chosen, least = start(of, n, &chosen, score);
+    const double *doubt = (const double *)&tune_doubt;
     for (double step = 1; step > 0.1; step /= 2)
         for (int again = 0, better = 1; better && again < 2; again++) {
             better = 0;
             for (int i = 0; i < 2 * TUNE_CONSTANTS; i++) {
                 double old = k[i / 2];
                 k[i / 2] *= exp((i % 2 ? -step : step) * doubt[i / 2]);
-                double now = unlikely(t, score);
+                double now = unlikely(of, n, &chosen, score);
                 if (now < least) {
                     least = now;
                     better = 1;
@@ -157,12 +155,14 @@ static void choose_constants(struct tune *t, double (*score)(const struct tune *
                 }
             }
         }
+    for (int w = 0; w < n; w++)
+        of[w]->k = chosen;
 }
 
-void tune_fit(struct tune_fit *f, struct tune *t, double (*score)(const struct tune *t, const struct tune_trial *r))
+void tune_fit(struct tune_fit *f, struct tune *t, tune_scorer score)
 {
     struct tune_trial model;
-    choose_constants(t, score);
+    tune_choose(&t, 1, score);
     double best = -INFINITY, of[3] = {0.25, 0.02, 2};
     f->n = 0;
     f->n_rows = t->n_rows;

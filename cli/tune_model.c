@@ -6,8 +6,8 @@
 
 // Predicts a setting's result from the costs of its values, without a trial. The formulas are in docs/tune.md, "Prediction".
 
-const struct tune_constants tune_guess = {.sharp = 7, .crowd = 0.01, .cores = 1, .decode_turn = 0.02, .model_turn = 0.02, .place = 1.6},
-                            tune_doubt = {.sharp = 0.3, .crowd = 1, .cores = 0.1, .decode_turn = 3, .model_turn = 3, .place = 0.15};
+const struct tune_constants tune_guess = {.sharp = 7, .crowd = 0.05, .cores = 1, .decode_turn = 0.02, .model_turn = 0.02, .place = 1.8, .late = 2},
+                            tune_doubt = {.sharp = 0.3, .crowd = 1, .cores = 0.1, .decode_turn = 3, .model_turn = 3, .place = 0.15, .late = 0.5};
 
 enum tune_part tune_part_of(const char *path)
 {
@@ -45,10 +45,19 @@ static void apply(double *cost, double with, double without)
 
 static bool of_sink(const struct tune_row *r) { return r->option && !strncmp(r->option->path, "output.", 7); }
 
+// The cost that all predictions hang on. The command as given takes the same CPU time per frame, so the mean of the two is less noisy.
+static struct tune_cost base_of(const struct tune *t)
+{
+    struct tune_cost c = t->base.cost;
+    if (c.batch <= 1 && t->given.cost.cpu_ms > 0)
+        c.cpu_ms = (c.cpu_ms + t->given.cost.cpu_ms / t->k.cores) / 2;
+    return c;
+}
+
 // The least that the output's values leave of the steps before it, which only waits for cores make longer.
 static struct tune_cost undisturbed(const struct tune *t)
 {
-    struct tune_cost c = t->base.cost;
+    struct tune_cost c = base_of(t);
     for (int i = 0; i < t->n_rows; i++)
         for (int v = 1; v < t->row[i].n && of_sink(&t->row[i]); v++) {
             const struct tune_cost *o = &t->row[i].cost[v];
@@ -76,22 +85,19 @@ static double sink_alone(const struct tune *t, const struct tune_cost *c, const 
 }
 
 // A number of threads changes the model, and CPU time by no more than all of its threads could take.
-// Returns the CPU time added.
-static double apply_threads(struct tune_cost *c, const struct tune_cost *v, const struct tune_cost *b, double threads)
+static void apply_threads(struct tune_cost *c, const struct tune_cost *v, const struct tune_cost *b, double threads)
 {
-    double more = fmin(fmax(v->cpu_ms - b->cpu_ms, 0), (threads - 1) * c->model_ms);
-    c->cpu_ms += more;
+    c->cpu_ms += fmin(fmax(v->cpu_ms - b->cpu_ms, 0), (threads - 1) * c->model_ms);
     apply(&c->model_ms, v->model_ms, b->model_ms);
-    return more;
 }
 
 // Costs of values are taken as independent: each changes a part of a frame's cost by its own factor. Batches are the pipeline's.
 // *on_cpu: CPU time in each millisecond of the model.
 static struct tune_cost cost_of(const struct tune *t, const int *at, double *on_cpu)
 {
+    const struct tune_cost base = base_of(t), *b = &base;
     struct tune_cost c = undisturbed(t), own = c;
-    const struct tune_cost *b = &t->base.cost;
-    double model = fmin(b->model_ms, fmax(0, b->cpu_ms - b->decode_ms - b->work_ms)), threads = 0; // CPU time
+    double model = fmin(b->model_ms, fmax(0, b->cpu_ms - b->decode_ms - b->work_ms)); // CPU time
     c.write_ms = sink_alone(t, &own, b);
     for (int i = 0; i < t->n_rows; i++) {
         const struct tune_row *r = &t->row[i];
@@ -99,7 +105,7 @@ static struct tune_cost cost_of(const struct tune *t, const int *at, double *on_
         if (!at[i] || r->part == TUNE_WORKERS || r->part == TUNE_DECODERS)
             continue;
         if (r->part == TUNE_THREADS)
-            threads += apply_threads(&c, v, b, tune_number(t, r, at[i]));
+            apply_threads(&c, v, b, tune_number(t, r, at[i]));
         else if (of_sink(r))
             apply(&c.write_ms, sink_alone(t, &own, v), sink_alone(t, &own, b));
         if (r->part == TUNE_OTHER)
@@ -113,48 +119,99 @@ static struct tune_cost cost_of(const struct tune *t, const int *at, double *on_
         c.memory_mib += v->memory_mib - b->memory_mib;
         c.vram_mib += v->vram_mib - b->vram_mib;
     }
-    *on_cpu = b->model_ms > 0 && c.model_ms > 0 ? (model / b->model_ms * own.model_ms + threads) / c.model_ms : 0;
+    *on_cpu = b->model_ms > 0 && c.model_ms > 0 ? model / b->model_ms * own.model_ms / c.model_ms : 0;
     return c;
 }
 
-// ---- Batches ----
+// ---- Threads on cores, frames in batches ----
 
-// Frames that a batch gets: what comes while it waits for more and while all runs are busy. A run takes as long for fewer frames, since
-// its shape is fixed.
-struct batches {
-    int most;          // places
-    double place_ms;   // of a run, for each place
-    double on_cpu;     // CPU time in each ms of it
-    double between_ms; // that two runs begin apart, if all workers are busy
+// The numbers that shape the pipeline, and a frame's cost in it.
+struct shape {
+    int workers, batch, decoders;
+    struct tune_cost cost;
+    double place_ms; // of a run of the model, for each place of the batch; a run takes as long for fewer frames, since its shape is fixed
+    double on_cpu;   // CPU time in each ms of the model
+    double waits;    // share of decoding that is none of the CPU's
 };
 
-static double filled(const struct tune *t, const struct batches *b, double fps)
+struct flow {
+    double frames; // that a run gets
+    double speed;  // at which a thread advances: 1 if there are cores for all that can run
+};
+
+// A place takes longer if other runs come between: their data push each other out of the caches.
+static double place_among(const struct tune *t, const struct shape *s, double speed) { return s->place_ms * (1 + t->k.crowd * (1 / speed - 1)); }
+
+// Frames that a batch gets: what comes while its first one waits, or while all workers are busy with other runs. A thread that waits for a
+// core is late.
+static double filled(const struct tune *t, const struct shape *s, double fps, double speed)
 {
-    return fmin(b->most, fmax(1 + fps * t->patience_ms / 1000, fps * b->between_ms / 1000));
+    double late = speed < 1 ? t->k.late : 0, run = s->batch * place_among(t, s, speed);
+    double between = fmax(run / (s->workers * speed), run * t->k.model_turn);
+    return fmin(s->batch, fmax(1 + fps * (t->patience_ms + late) / 1000, fps * between / 1000));
 }
 
-// Time of a place in a batch, from the trial with that batch size. If the model was always busy there, its batches were full. A place
-// takes at most `place` times as long as a frame alone: the rest of the trial's time is waiting.
-static double place_of(const struct tune *t, const int *at, const struct tune_cost *c, int batch)
+// The share of the steps' time that is no CPU time. That of decoding, since the model on a GPU takes hardly any.
+static double waits_of(const struct tune_cost *c)
+{
+    double steps = c->decode_ms + c->work_ms + c->model_ms + c->write_ms;
+    return steps > 0 ? fmax(0, 1 - c->cpu_ms / steps) : 0;
+}
+
+static double model_of(const struct tune *t, const struct shape *s, const struct flow *f)
+{
+    return s->batch > 1 ? place_among(t, s, f->speed) * s->batch / f->frames : s->cost.model_ms;
+}
+
+static double cpu_of(const struct tune *t, const struct shape *s, const struct flow *f)
+{
+    return s->cost.cpu_ms + s->on_cpu * (model_of(t, s, f) - s->cost.model_ms);
+}
+
+// CPU time that the pipeline takes in each ms if its threads advance at `speed`: some step's threads never wait then.
+static double cores_taken(const struct tune *t, const struct shape *s, struct flow *f)
+{
+    double place = place_among(t, s, f->speed), at_work = s->batch > 1 ? fmax(s->cost.work_ms, place) : s->cost.work_ms + s->cost.model_ms;
+    double ms = fmax(fmax(s->cost.decode_ms / s->decoders, at_work / s->workers), s->cost.write_ms) / f->speed;
+    f->frames = s->batch > 1 && ms > 0 ? filled(t, s, 1000 / ms, f->speed) : 1;
+    return ms > 0 ? cpu_of(t, s, f) / ms : 0;
+}
+
+// Runs of the model that are hardly filled take cores as full ones do. Each thread's share of the cores says how many frames come.
+static struct flow flow_of(const struct tune *t, const struct shape *s)
+{
+    struct flow f = {.speed = 1};
+    double low = 0, high = 1, cores = cores_of(t) / t->k.cores;
+    if (cores_taken(t, s, &f) <= cores)
+        return f;
+    for (int i = 0; i < 16; i++) {
+        f.speed = (low + high) / 2;
+        *(cores_taken(t, s, &f) > cores ? &high : &low) = f.speed;
+    }
+    return f;
+}
+
+// Frames in a run of the trial with that batch size; if it does not say, its batches were full if the model was always busy.
+static double batch_of(const struct tune *t, const struct tune_cost *v, double places)
 {
     static const double ALWAYS = 0.95;
-    double ms = c->model_ms;
+    bool full = v->model_ms * v->fps > ALWAYS * 1000;
+    double some = full ? places : fmin(places, 1 + v->fps * (t->patience_ms + t->k.late) / 1000);
+    return v->batch > 0 ? v->batch : some;
+}
+
+// Time of a place in a batch, from the trial with that batch size. A place takes at most `place` times as long as a frame alone: the rest of
+// the trial's time is waiting.
+static double place_of(const struct tune *t, const int *at, const struct tune_cost *c)
+{
+    double ms = c->model_ms, others = c->model_ms / undisturbed(t).model_ms; // the other rows' part
     for (int i = 0; i < t->n_rows; i++)
         if (t->row[i].part == TUNE_BATCH && at[i]) {
             const struct tune_cost *v = &t->row[i].cost[at[i]];
-            bool full = v->model_ms * v->fps > ALWAYS * 1000;
-            ms *= v->model_ms / t->base.cost.model_ms * (full ? 1 : filled(t, &(struct batches){.most = batch}, v->fps) / batch);
+            double places = tune_number(t, &t->row[i], at[i]);
+            ms = others * v->model_ms * batch_of(t, v, places) / places;
         }
     return fmin(ms, t->k.place * c->model_ms);
-}
-
-static struct batches batches_of(const struct tune *t, const int *at, const struct tune_cost *c, double on_cpu, int batch,
-                                 int workers, int decoders)
-{
-    struct batches s = {batch, place_of(t, at, c, batch), on_cpu, 0};
-    double crowded = fmax(1, (workers + decoders) / cores_of(t)), run_ms = batch * s.place_ms * (1 + fmin(1, on_cpu) * (crowded - 1));
-    s.between_ms = fmax(run_ms / workers, batch * s.place_ms * t->k.model_turn);
-    return s;
 }
 
 // Each worker takes as much memory as the command's own do: `given` and `base` are the peaks of those trials, `one` that of one worker.
@@ -179,16 +236,16 @@ static double joules_of(const struct tune *t, double frame_ms, double cpu_ms)
     return idle * frame_ms + work * cpu_ms;
 }
 
-// Milliseconds per frame that each resource needs, raised to a power, if `frames` of a batch's places are filled; returns frames per second.
-static double rate_of(const struct tune *t, const struct tune_cost *c, const struct batches *b, double frames, int workers, int threads,
-                      int decoders, double *need)
+// Milliseconds per frame that each resource needs, raised to a power; returns frames per second.
+static double rate_of(const struct tune *t, const struct shape *s, const struct flow *f, double *need)
 {
     const struct tune_constants *k = &t->k;
-    double cores = cores_of(t), crowd = 1 + k->crowd * fmax(0, workers * threads / cores - 1);
-    double model = b->most > 1 ? b->place_ms * b->most / frames : c->model_ms, cpu = c->cpu_ms + b->on_cpu * (model - c->model_ms), sum = 0;
-    double at_work = b->most > 1 ? fmax(c->work_ms, model) : c->work_ms + model; // in batches the model has threads of its own
-    double ms[TUNE_NEEDS] = {c->decode_ms / decoders, at_work / workers, c->write_ms, cpu * k->cores * crowd / cores,
-                             c->decode_ms * k->decode_turn, model * k->model_turn};
+    const struct tune_cost *c = &s->cost;
+    double cores = cores_of(t), model = model_of(t, s, f), sum = 0;
+    // In batches the model has threads of its own, which limit only if batches are full.
+    double at_work = s->batch == 1 ? c->work_ms + model : f->frames < s->batch ? c->work_ms : fmax(c->work_ms, model);
+    double ms[TUNE_NEEDS] = {c->decode_ms / s->decoders, at_work / s->workers, c->write_ms, cpu_of(t, s, f) * k->cores / cores,
+                             c->decode_ms * s->waits * k->decode_turn, model * fmax(0, 1 - s->on_cpu) * k->model_turn};
     for (int i = 0; i < TUNE_NEEDS; i++)
         sum += need[i] = pow(ms[i], k->sharp);
     return sum > 0 ? 1000 / pow(sum, 1 / k->sharp) : 0;
@@ -196,27 +253,19 @@ static double rate_of(const struct tune *t, const struct tune_cost *c, const str
 
 void tune_predict(const struct tune *t, const int *at, struct tune_trial *out)
 {
-    double on_cpu;
-    struct tune_cost c = cost_of(t, at, &on_cpu);
-    int workers = number_of_part(t, at, TUNE_WORKERS, t->given.workers), threads = number_of_part(t, at, TUNE_THREADS, 1),
-        batch = number_of_part(t, at, TUNE_BATCH, 1), decoders = number_of_part(t, at, TUNE_DECODERS, t->given.decoders);
-    struct batches b = batches_of(t, at, &c, on_cpu, batch, workers, decoders);
-    double low = 1, high = batch, need[TUNE_NEEDS], fps = rate_of(t, &c, &b, high, workers, threads, decoders, need);
-    // A full batch fits if so many frames come; else the most that do.
-    if (filled(t, &b, fps) < high)
-        for (int i = 0; i < 12; i++) {
-            double middle = (low + high) / 2;
-            fps = rate_of(t, &c, &b, middle, workers, threads, decoders, need);
-            if (filled(t, &b, fps) >= middle)
-                low = middle;
-            else
-                high = middle;
-        }
-    double frame = fps > 0 ? 1000 / fps : 0, through = c.decode_ms + c.work_ms + batch * b.place_ms + c.write_ms;
-    c.cpu_ms += batch > 1 ? b.on_cpu * (b.place_ms * batch / high - c.model_ms) : 0;
-    *out = (struct tune_trial){.fps = fps, .p99_ms = fmax(through, frame * (3 * workers + 4)),
-                               .memory_mib = memory_of(t, c.memory_mib, t->given.memory_mib, t->base.memory_mib, workers),
-                               .vram_mib = memory_of(t, c.vram_mib, t->given.vram_mib, t->base.vram_mib, workers), .workers = workers,
-                               .decoders = decoders, .cost = c, .joules = joules_of(t, frame, c.cpu_ms)};
+    struct shape s = {.workers = number_of_part(t, at, TUNE_WORKERS, t->given.workers), .batch = number_of_part(t, at, TUNE_BATCH, 1), .decoders = number_of_part(t, at, TUNE_DECODERS, t->given.decoders)};
+    struct tune_cost *c = &s.cost;
+    double need[TUNE_NEEDS];
+    *c = cost_of(t, at, &s.on_cpu);
+    s.place_ms = place_of(t, at, c);
+    s.waits = waits_of(&t->base.cost);
+    struct flow f = flow_of(t, &s);
+    double fps = rate_of(t, &s, &f, need), frame = fps > 0 ? 1000 / fps : 0;
+    double through = c->decode_ms + c->work_ms + s.batch * s.place_ms + c->write_ms, memory = c->memory_mib, vram = c->vram_mib;
+    c->cpu_ms = cpu_of(t, &s, &f);
+    *out = (struct tune_trial){.fps = fps, .p99_ms = fmax(through, frame * (3 * s.workers + 4)),
+                               .memory_mib = memory_of(t, memory, t->given.memory_mib, t->base.memory_mib, s.workers),
+                               .vram_mib = memory_of(t, vram, t->given.vram_mib, t->base.vram_mib, s.workers), .workers = s.workers,
+                               .decoders = s.decoders, .cost = *c, .joules = joules_of(t, frame, c->cpu_ms)};
     memcpy(out->need, need, sizeof(need));
 }

@@ -177,9 +177,9 @@ static void follow(const struct tune *t, struct tune_row *r, int v)
     if (!(before > 0) || !(r->gain[v + 1] > 0)) // one of them fails: it may as well
         return;
     r->gain[v] = between(before, r->gain[v + 1], x);
-    r->cost[v] = (struct tune_cost){between(l->decode_ms, h->decode_ms, x), between(l->work_ms, h->work_ms, x), between(l->model_ms, h->model_ms, x),
-                                    between(l->write_ms, h->write_ms, x), between(l->cpu_ms, h->cpu_ms, x), between(l->fps, h->fps, x),
-                                    between(l->memory_mib, h->memory_mib, x), between(l->vram_mib, h->vram_mib, x)};
+    for (size_t i = 0; i < sizeof(*l) / sizeof(double); i++)
+        ((double *)&r->cost[v])[i] = between(((const double *)l)[i], ((const double *)h)[i], x);
+    r->cost[v].batch = between(l->batch, h->batch, (size_of(r, v) - size_of(r, v - 1)) / (size_of(r, v + 1) - size_of(r, v - 1)));
     say_gain(t, r, v);
 }
 
@@ -214,11 +214,9 @@ static int measure_costs(struct tune *t)
         message_error("the command fails with one worker and one decoder: %s", t->base.fps > 0 ? "its energy is not known" : t->base.why);
         return TACHY_ERR_UNAVAILABLE;
     }
-    for (int i = 0; i < t->n_rows; i++) {
-        t->row[i].cost[0] = t->base.cost;
+    for (int i = 0; i < t->n_rows; i++)
         if (t->row[i].part != TUNE_WORKERS && t->row[i].part != TUNE_DECODERS && err == TACHY_OK && !tune_stopped(t))
             err = measure_row(t, solo, i);
-    }
     return err;
 }
 
@@ -340,10 +338,20 @@ static const struct tune_seen *find_seen(const struct tune *t, const int *at)
     return NULL;
 }
 
+// A prediction without a trial may be wrong, and then those near it are: one of the last settings has run.
+static void keep_one_that_ran(struct tune *t, const struct tune_setting *ran)
+{
+    bool some = !(ran->predicted > 0);
+    for (int i = 1; i < t->n_final; i++)
+        some |= find_seen(t, t->final[i].at) != NULL;
+    if (!some)
+        t->final[t->n_final - 1] = *ran;
+}
+
 // The combinations of values that are expected to be the best; final[0] is the command as given.
 static void rank(struct tune *t, const struct tune_fit *f)
 {
-    struct tune_setting s = {.quality = -1};
+    struct tune_setting s = {.quality = -1}, ran = {.predicted = 0};
     double best[TUNE_ROWS][TUNE_VALUES] = {0}, sd, given = tune_expected(t, f, s.at, &sd);
     t->final[0] = (struct tune_setting){.predicted = 1, .quality = 1};
     t->n_final = 1;
@@ -356,7 +364,11 @@ static void rank(struct tune *t, const struct tune_fit *f)
             best[k][s.at[k]] = fmax(best[k][s.at[k]], s.predicted);
         if (tried && s.predicted > 0)
             keep(t, &s);
+        if (tried && seen && s.predicted > ran.predicted)
+            ran = s;
     } while (next(t, s.at) && ++tried < COMBINATIONS);
+    if (t->n_final == TUNE_FINAL + 1)
+        keep_one_that_ran(t, &ran);
     predict_gains(t, best);
 }
 

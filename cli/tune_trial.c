@@ -165,6 +165,7 @@ static void read_cost(struct tune_cost *c, const json_t *o)
     c->model_ms = model / fmax(frames[1], 1);
     c->work_ms = (busy[1] - model) / fmax(frames[1], 1);
     c->write_ms = busy[2] / fmax(frames[2], 1);
+    c->batch = get(json_object_get(o, "batches"), "mean");
     double done = each > 0 ? (busy[0] + busy[1] + busy[2]) / each : get(o, "frames");
     c->cpu_ms = 1e3 * get(o, "utilisation") * get(o, "cores") * get(o, "seconds") / done;
 }

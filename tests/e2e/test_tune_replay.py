@@ -113,13 +113,13 @@ class Pipeline:
         return fps, each, self.cpu * sum(each.values()) / sum(self.busy.values())
 
 
-COLUMNS = ["fps", "p99_ms", "memory_mib", "wall_s", "workers", "decoders", "cores", "cpu_ms", "decode", "work", "model", "encode"]
+COLUMNS = ["fps", "p99_ms", "memory_mib", "wall_s", "workers", "decoders", "cores", "cpu_ms", "decode", "work", "model", "encode", "batch"]
 
 
 def record(at, setting, cost, result, noise):
     fps, steps, cpu = result
     return [at, fps * noise, 50, 300, 1.5, setting[WORKERS], setting[DECODERS], cost["cores"], cpu, steps["decode"], steps["work"],
-            steps["model"], steps["sink"]]
+            steps["model"], steps["sink"], setting[BATCH]]
 
 
 def table(rows, cost, luck):
@@ -157,7 +157,7 @@ class Replay(Case):
         p = subprocess.run([REPLAY, "--leave-one-out", *tables, "--seeds", "50"], capture_output=True, text=True, check=True)
         alone = [float(v) for v in re.findall(r"by the model alone +([0-9.]+) %", p.stdout)]
         self.assertEqual(len(alone), len(tables), p.stdout)
-        self.assertGreaterEqual(min(alone), 55, p.stdout) # 90 are asked: docs/tune.md says what is missed
+        self.assertGreaterEqual(min(alone), 75, p.stdout) # 90 are asked: docs/tune.md says what is missed
 
     def test_the_search_finds_the_best_of_simulated_workloads(self):
         luck = random.Random(3)
