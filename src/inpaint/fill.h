@@ -3,7 +3,8 @@
 
 // Fills holes of one picture with what the rest of it looks like, so that texture and edges go on.
 //
-// Thin holes (scratches, wires, letters) become the smoothest surface between their edges. Wide ones are filled by patches: on a
+// Thin holes (scratches, wires, letters) become the smoothest surface between their edges, which has a lower error there than Telea's
+// method (bench/inpaint). Wide ones are filled by patches: on a
 // pyramid from coarse to fine, each patch that touches the hole is matched to one of the known picture (Barnes et al. 2009,
 // "PatchMatch"), and each pixel of the hole becomes the weighted mean of what its patches' matches say (Wexler et al. 2007,
 // "Space-Time Completion of Video"). The result is the mean of
