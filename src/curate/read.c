@@ -344,7 +344,7 @@ static void keep_text(struct curate *c, struct curate_record *r, int task, const
 static void keep_note(struct curate_record *r, int task, const struct tachy_result *result)
 {
     const struct tachy_text *note = curate_set_note(r->set, task, result);
-    if (note)
+    if (note && note->len)
         tachy_text_put(&r->note[task], note->p, note->len);
     if (r->note[task].failed)
         r->err = TACHY_ERR_NOMEM;

@@ -91,7 +91,7 @@ static void bvh_close(struct tachy_stage *st)
 // The input's place in the list, added if it is new; TACHY_ERR_NOMEM.
 static int input_of(struct bvh *b, const char *name)
 {
-    for (int i = 0; i < b->nb_inputs; i++)
+    for (int i = b->nb_inputs - 1; i >= 0; i--)
         if (!strcmp(b->input[i], name))
             return i;
     char **all = realloc(b->input, (size_t)(b->nb_inputs + 1) * sizeof(*all));

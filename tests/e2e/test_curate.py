@@ -339,9 +339,9 @@ class Curate(common.Case):
         return {n: b for n, b in files_of(self.tmp / where).items() if n.split("/")[0] in ("people", "names.csv", "all.npy", "all.jsonl", "report.json", "bvh")}
 
     def test_files_about_all_inputs(self):
-        """They are those of the tasks alone; shards, kills and inputs that come later change none."""
+        """They are those of the tasks alone."""
         self.all_inputs_job()
-        want, inputs, alone = {}, sorted(self.inputs.iterdir()), self.tmp / "alone"
+        inputs, alone = sorted(self.inputs.iterdir()), self.tmp / "alone"
         alone.mkdir()
         for task, args in (("faces", ("--embed", self.tmp / "embed.onnx", "--face-blur", 1, "--people", "people", "--names-file", "names.csv")),
                            ("categorize", ("--model", self.tmp / "clip.onnx", "--embeddings", "all.npy")),
@@ -367,16 +367,30 @@ class Curate(common.Case):
         self.assertEqual(self.all_inputs("whole", self.inputs, "-o", "found"), want)
         again = self.all_inputs("whole", self.inputs, "-o", "found", "--faces.cluster_size", "3")
         self.assertEqual(again["names.csv"], want["names.csv"])
+        # What is there and of no earlier run of the folder is not touched, nor are notes of another run.
+        (self.tmp / "mine" / "people").mkdir(parents=True)
+        (self.tmp / "mine" / "people" / "faces.csv").write_text("mine")
+        p = run("curate", self.job, "-q", self.inputs, "-o", "found", cwd=self.tmp / "mine", check=False)
+        self.assertIn("people/faces.csv already exists", p.stderr)
+        self.job.write_text(self.job.read_text().replace("report: report.json", ""))
+        p = run("curate", self.job, "-q", self.inputs, "-o", "found", cwd=self.tmp / "whole", check=False)
+        self.assertIn("was begun with other tasks that write files about all inputs", p.stderr)
+
+    def test_files_about_all_inputs_of_several_runs(self):
+        """Shards, kills and inputs that come later change none."""
+        self.all_inputs_job()
+        inputs, want = sorted(self.inputs.iterdir()), self.all_inputs("whole", self.inputs, "-o", "found")
         # In shards, and from the merged folder.
         for k in (1, 2):
             self.assertEqual(self.all_inputs("shards", self.inputs, "--shard", f"{k}/2", "-o", f"part{k}"), {})
         run("curate", "merge", "-q", "part2", "part1", "-o", "found", cwd=self.tmp / "shards")
+        self.same_results("shards", "whole")
         self.assertEqual(self.all_inputs("shards", self.inputs, "-o", "found"), want)
         # Killed between inputs and at the end; then as if before the file of names was written.
         for done in (1, 3, 99):
             self.killed_job(done)
         self.assertEqual(self.all_inputs("killed", self.inputs, "-o", "found"), want)
-        self.same_results("killed", "shards")
+        self.same_results("killed", "whole")
         (self.tmp / "killed" / "names.csv").unlink()
         self.assertEqual(self.all_inputs("killed", self.inputs, "-o", "found"), want)
         notes = self.tmp / "killed" / "found" / "notes.bin"
@@ -393,14 +407,6 @@ class Curate(common.Case):
         names.write_text(names.read_text().replace("person001", "Ada"))
         grown = self.all_inputs("grown", self.inputs, "-o", "found")
         self.assertEqual({n.split("/")[1] for n in grown if n.startswith("people/")}, {"faces.csv", "Ada", "person002"})
-        # What is there and of no earlier run of the folder is not touched, nor are notes of another run.
-        (self.tmp / "mine" / "people").mkdir(parents=True)
-        (self.tmp / "mine" / "people" / "faces.csv").write_text("mine")
-        p = run("curate", self.job, "-q", self.inputs, "-o", "found", cwd=self.tmp / "mine", check=False)
-        self.assertIn("people/faces.csv already exists", p.stderr)
-        self.job.write_text(self.job.read_text().replace("report: report.json", ""))
-        p = run("curate", self.job, "-q", self.inputs, "-o", "found", cwd=self.tmp / "whole", check=False)
-        self.assertIn("was begun with other tasks that write files about all inputs", p.stderr)
 
     def same_results(self, a, b):
         for name in ("results.jsonl", "files.jsonl", "notes.bin", "job.json"):
@@ -745,4 +751,4 @@ class Curate(common.Case):
 
 
 if __name__ == "__main__":
-    common.main("Curate.test_conditions_and_filter", "Curate.test_further_forms")
+    common.main("Curate.test_conditions_and_filter", "Curate.test_files_about_all_inputs", "Curate.test_further_forms")
