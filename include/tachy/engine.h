@@ -33,7 +33,8 @@ struct tachy_engine_params {
     // Sizes of dimensions that the model leaves free: an input's name (NULL: the first) and its shape, with -1 for
     // unknown extents. With one input, only dimensions that have a name in the model are set, and with them every
     // dimension of that name. With several inputs, or with `constants` or `settle`, any dimension can be set, and only
-    // those given are. May be NULL.
+    // those given are, except that a leading dimension that is named as the first input's leading one is the batch as well.
+    // May be NULL.
     const struct tachy_io *shapes;
     int nb_shapes;
     // Inputs to fold into the model, which then no longer has them; at most TACHY_MAX_IO. TACHY_ERR_MISMATCH: one does

@@ -35,7 +35,8 @@ struct onnx_fix {
     int nb_shapes;
     const struct tachy_engine_constant *constants; // as tachy_engine_params.constants
     int nb_constants;              // up to TACHY_MAX_IO
-    int batch;                     // leading dimension of the first input, if that is free; 0: it stays free
+    // Leading dimension of the first input, if that is free, and of those whose leading dimension has the same name; 0: they stay free.
+    int batch;
 };
 
 // The file with its inputs fixed; all other bytes stay as they are. *out is for free(), NULL on failure.

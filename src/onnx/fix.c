@@ -85,6 +85,7 @@ struct fix {
     const struct onnx_fix *f;
     const struct tachy_log *log;
     bool any;                 // an input came already
+    struct wire_span batch;   // name of the first one's leading dimension, if that got the batch
     bool given[TACHY_MAX_IO]; // constants that were found
 };
 
@@ -132,7 +133,19 @@ static int put_constant(const struct fix *x, struct wire_out *o, const struct in
 
 // ---- The graph
 
-static void set_sizes(const struct fix *x, struct input *in)
+static struct wire_span dim_name(struct wire_span dim)
+{
+    struct wire_field f;
+    return wire_find(dim, DIM_NAME, WIRE_BYTES, &f) ? f.bytes : (struct wire_span){0};
+}
+
+static bool equal(struct wire_span a, struct wire_span b)
+{
+    size_t n = wire_size(a);
+    return n && n == wire_size(b) && !memcmp(a.at, b.at, n);
+}
+
+static void set_sizes(struct fix *x, struct input *in)
 {
     for (int i = 0; i < x->f->nb_shapes; i++) {
         const struct tachy_io *s = &x->f->shapes[i];
@@ -141,7 +154,11 @@ static void set_sizes(const struct fix *x, struct input *in)
             if (in->size[a] < 0 && s->spec.shape[a] > 0)
                 in->size[a] = s->spec.shape[a];
     }
-    if (!x->any && in->rank > 0 && in->size[0] < 0 && x->f->batch)
+    if (in->rank <= 0 || in->size[0] >= 0 || !x->f->batch)
+        return;
+    const struct wire_span name = dim_name(in->dim[0]);
+    x->batch = x->any ? x->batch : name;
+    if (!x->any || equal(name, x->batch))
         in->size[0] = x->f->batch;
 }
 
