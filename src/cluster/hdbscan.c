@@ -1,248 +1,326 @@
 #include "cluster/hdbscan.h"
 
-#include "base/cpu.h"
 #include "base/team.h"
+#include "cluster/heap.h"
+#include "cluster/space.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
-// Core distances, then the minimum spanning tree of mutual reachability by Prim's algorithm. Distances are computed in
-// blocks as needed and never stored. All are squared.
+// Finds the nearest neighbours of each point, then builds the minimum spanning tree of mutual reachability by Prim's algorithm.
+// A point that joins the tree is compared with its neighbours at once and with all other points later, together with many more:
+// at the latest when the next edge may lead to one of those, which are no nearer than the farthest neighbour. So the tree is that
+// of the plain algorithm, but a pass through memory serves many points. Distances are squared and never stored.
 
-enum { LANES = 16, QUERIES = 4 };
-
-typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
-
-// Distances of a few queries to LANES candidates, whose coordinates lie side by side.
-struct block {
-    const float *query[QUERIES], *candidate;
-    int size;
-    float out[QUERIES][LANES];
+enum {
+    ROWS = TACHY_DOTS_ROWS,
+    LANES = TACHY_DOTS_LANES,
+    BATCH = 16 * ROWS, // points that share a pass through the others
+    FILL = 4 * ROWS,   // so many cost no more than reading the others
+    SPARE = 32,        // neighbours of a point beyond those that make its place dense
 };
 
-static inline __attribute__((always_inline)) void distances(struct block *b)
-{
-    lanes sum[QUERIES] = {0};
-    const float *c = b->candidate;
-    for (int k = 0; k < b->size; k++, c += LANES) {
-        lanes v;
-        memcpy(&v, c, sizeof(v));
-        for (int q = 0; q < QUERIES; q++) {
-            lanes d = b->query[q][k] - v;
-            sum[q] += d * d;
-        }
-    }
-    memcpy(b->out, sum, sizeof(sum));
-}
-TACHY_CPU_BEST(distances, struct block *)
-
-// One query and many blocks, two at a time. Sums run as those of distances(): a distance has the same bits in both.
-struct sweep {
-    const float *query, *candidate;
-    int size, blocks;
-    float *out; // LANES * blocks
+struct near {
+    double distance;
+    int32_t to;
 };
-
-static inline __attribute__((always_inline)) void sweep(struct sweep *s)
-{
-    ptrdiff_t next = (ptrdiff_t)s->size * LANES;
-    for (int i = 0; i < s->blocks; i += 2) {
-        const float *c = s->candidate + i * next, *e = i + 1 < s->blocks ? c + next : c;
-        lanes sum[2] = {0};
-        for (int k = 0; k < s->size; k++) {
-            lanes v[2];
-            memcpy(&v[0], c + (ptrdiff_t)k * LANES, sizeof(v[0]));
-            memcpy(&v[1], e + (ptrdiff_t)k * LANES, sizeof(v[1]));
-            for (int j = 0; j < 2; j++) {
-                lanes d = s->query[k] - v[j];
-                sum[j] += d * d;
-            }
-        }
-        memcpy(s->out + i * LANES, &sum[0], sizeof(sum[0]));
-        if (i + 1 < s->blocks)
-            memcpy(s->out + (i + 1) * LANES, &sum[1], sizeof(sum[1]));
-    }
-}
-TACHY_CPU_BEST(sweep, struct sweep *)
 
 struct cluster_work {
-    const float *point;
-    int n, size, threads, samples;
-    float *best;   // threads * QUERIES * samples: the nearest so far
-    float *core;   // of each point
-    // The points that are not in the tree yet, and some that are; in the order of their numbers.
-    int left;
-    float *packed; // blocks of LANES points, coordinate by coordinate
-    int32_t *number;
-    float *reach;  // to the tree; -1: it is in the tree
-    int32_t *from; // the point of the tree that is so near
-    float *room;   // distances of a step
-    int32_t now;   // the point that came to the tree last
-    struct {
-        float reach;
-        int32_t at; // in `number`; -1: none
-        char apart[56];
-    } *nearest; // of each piece
+    struct cluster_space space;
+    struct tachy_team *team;
+    int n, threads, samples, near;
+    int left;                  // points that are packed: those that are not in the tree yet, and some that are
+    int32_t *number;           // these, in rising order
+    float *packed;             // panels of LANES points
+    int32_t *list;             // the neighbours of each point, nearest first
+    double *core, *reach;      // of each point; the way to the tree
+    double *bound;             // no edge to a point outside the list is shorter; infinite: there is none
+    int32_t *from;             // the point of the tree that is so near
+    struct cluster_heap far, late; // points outside the tree by `reach`; points of it by `bound`, if only their neighbours were measured
+    int32_t batch[BATCH];
+    int nb_batch;
+    float *rows;               // of each thread: BATCH points in panels of ROWS
+    struct near *nearest;      // of each thread: of BATCH points
+    atomic_int next;           // the first point that no thread has taken
 };
+
+static void run_all(struct cluster_work *w, void (*piece)(void *, int, int))
+{
+    if (w->team)
+        tachy_team_run(w->team, piece, w);
+    else
+        piece(w, 0, 0);
+}
+
+static float *panel(const struct cluster_work *w, int i) { return w->packed + (size_t)i * LANES * (size_t)w->space.size; }
+
+static void pack_piece(void *user, int thread, int piece)
+{
+    struct cluster_work *w = user;
+    int panels = (w->left + LANES - 1) / LANES;
+    for (int i = (int)((int64_t)piece * panels / w->threads); i < (int)((int64_t)(piece + 1) * panels / w->threads); i++)
+        cluster_pack(&w->space, w->number + i * LANES, TACHY_MIN(LANES, w->left - i * LANES), LANES, panel(w, i));
+}
+
+static void pack_rows(const struct cluster_work *w, const int32_t *number, int n, float *rows)
+{
+    for (int i = 0; i < n; i += ROWS)
+        cluster_pack(&w->space, number + i, TACHY_MIN(ROWS, n - i), ROWS, rows + (size_t)i * (size_t)w->space.size);
+}
+
+// Whether a pair of this row may be near enough; most are not.
+static bool any_near(const float *dot, float row, const float *lane)
+{
+    int any = 0;
+    for (int l = 0; l < LANES; l++)
+        any |= !(dot[l] <= row + lane[l]);
+    return any;
+}
+
+// ---- Neighbours
+
+// Keeps the nearest ones as a heap with the farthest of them on top; `n` of them are there.
+static void keep_near(struct near *best, int n, int most, struct near v)
+{
+    int at = 0;
+    if (n < most) {
+        for (at = n; at && best[(at - 1) / 2].distance < v.distance; at = (at - 1) / 2)
+            best[at] = best[(at - 1) / 2];
+    } else {
+        for (int child; (child = 2 * at + 1) < n; at = child) {
+            child += child + 1 < n && best[child].distance < best[child + 1].distance;
+            if (best[child].distance <= v.distance)
+                break;
+            best[at] = best[child];
+        }
+    }
+    best[at] = v;
+}
+
+static int by_distance(const void *x, const void *y)
+{
+    const struct near *a = x, *b = y;
+    if (a->distance != b->distance)
+        return a->distance < b->distance ? -1 : 1;
+    return (a->to > b->to) - (a->to < b->to);
+}
+
+// Measures from point `i` to those of a panel that may be nearer than its farthest neighbour so far; `nb` neighbours are known.
+static void meet(const struct cluster_work *w, int i, int first, const float *dot, const float *lane, float *row, struct near *best, int *nb)
+{
+    for (int l = 0; l < LANES; l++) {
+        if (dot[l] <= *row + lane[l] || first + l == i)
+            continue;
+        struct near v = {cluster_distance(&w->space, i, first + l), first + l};
+        if (*nb == w->near && v.distance >= best->distance)
+            continue;
+        keep_near(best, *nb, w->near, v);
+        *nb += *nb < w->near;
+        if (*nb == w->near)
+            *row = cluster_threshold(&w->space, i, best->distance);
+    }
+}
+
+// The neighbours of `count` points from `first` on.
+static void find_near(const struct cluster_work *w, int first, int count, float *rows, struct near *nearest)
+{
+    float row[BATCH], lane[LANES], dot[ROWS * LANES];
+    int nb[BATCH] = {0};
+    pack_rows(w, w->number + first, count, rows);
+    for (int i = 0; i < count; i++)
+        row[i] = cluster_threshold(&w->space, first + i, INFINITY);
+    for (int c = 0; c < w->n; c += LANES) {
+        for (int l = 0; l < LANES; l++)
+            lane[l] = c + l < w->n ? w->space.half[c + l] : INFINITY;
+        for (int i = 0; i < count; i++) {
+            const float *d = dot + i % ROWS * LANES;
+            if (i % ROWS == 0)
+                w->space.dots(rows + (size_t)i * (size_t)w->space.size, panel(w, c / LANES), w->space.size, dot);
+            if (any_near(d, row[i], lane))
+                meet(w, first + i, c, d, lane, &row[i], nearest + (size_t)i * (size_t)w->near, &nb[i]);
+        }
+    }
+}
+
+static void near_piece(void *user, int thread, int piece)
+{
+    struct cluster_work *w = user;
+    struct near *nearest = w->nearest + (size_t)thread * BATCH * (size_t)w->near;
+    float *rows = w->rows + (size_t)thread * BATCH * (size_t)w->space.size;
+    for (int first; (first = atomic_fetch_add(&w->next, BATCH)) < w->n;) {
+        int count = TACHY_MIN(BATCH, w->n - first);
+        find_near(w, first, count, rows, nearest);
+        for (int i = 0; i < count; i++) {
+            struct near *best = nearest + (size_t)i * (size_t)w->near;
+            qsort(best, (size_t)w->near, sizeof(*best), by_distance);
+            for (int k = 0; k < w->near; k++)
+                w->list[(size_t)(first + i) * (size_t)w->near + (size_t)k] = best[k].to;
+            double core = w->samples > 1 ? best[w->samples - 2].distance : 0; // the point itself is the first sample
+            w->core[first + i] = core;
+            w->bound[first + i] = w->near < w->n - 1 ? best[w->near - 1].distance : INFINITY;
+        }
+    }
+}
+
+// ---- The tree
+
+static double reachability(const struct cluster_work *w, int i, int j)
+{
+    double core = TACHY_MAX(w->core[i], w->core[j]), d = cluster_distance(&w->space, i, j);
+    return TACHY_MAX(core, d);
+}
 
 // Packs the points that are not in the tree.
 static void pack(struct cluster_work *w)
 {
     int n = 0;
     for (int i = 0; i < w->left; i++)
-        if (w->reach[i] >= 0) {
-            w->number[n] = w->number[i];
-            w->reach[n] = w->reach[i];
-            w->from[n++] = w->from[i];
-        }
+        if (w->far.place[w->number[i]] >= 0)
+            w->number[n++] = w->number[i];
     w->left = n;
-    for (int i = 0; i < TACHY_ALIGN(n, LANES); i++) {
-        const float *p = w->point + (size_t)w->number[TACHY_MIN(i, n - 1)] * (size_t)w->size;
-        float *to = w->packed + (size_t)(i / LANES) * (size_t)w->size * LANES + (size_t)(i % LANES);
-        for (int k = 0; k < w->size; k++)
-            to[(size_t)k * LANES] = p[k];
-    }
+    run_all(w, pack_piece);
 }
 
-static void run_all(struct cluster_work *w, struct tachy_team *team, void (*piece)(void *, int, int))
+static float lane_threshold(const struct cluster_work *w, int32_t i)
 {
-    if (team)
-        tachy_team_run(team, piece, w);
-    else
-        piece(w, 0, 0);
+    return w->far.place[i] < 0 || w->core[i] >= w->reach[i] ? INFINITY : cluster_threshold(&w->space, i, w->reach[i]);
 }
 
-// ---- Core distances
-
-// Keeps the `samples` least distances, the least first.
-static void keep_least(float *best, int samples, const float *d, int n)
+// Measures from point `i` of the tree to those of a panel that it may be nearer to than the tree is so far.
+static void shorten(struct cluster_work *w, int32_t i, const int32_t *to, const float *dot, float *lane)
 {
-    float *last = best + samples - 1;
-    for (int i = 0; i < n; i++) {
-        if (d[i] >= *last)
+    for (int l = 0; l < LANES; l++) {
+        if (dot[l] <= w->space.half[i] + lane[l])
             continue;
-        float *at = last;
-        for (; at > best && at[-1] > d[i]; at--)
-            *at = at[-1];
-        *at = d[i];
+        double reach = reachability(w, i, to[l]);
+        if (reach < w->reach[to[l]]) {
+            w->reach[to[l]] = reach;
+            w->from[to[l]] = i;
+            lane[l] = lane_threshold(w, to[l]);
+        }
     }
 }
 
-static void core_piece(void *user, int thread, int piece)
+// From the batch to the points of some panels.
+static void shorten_piece(void *user, int thread, int piece)
 {
     struct cluster_work *w = user;
-    float *best = w->best + (size_t)thread * QUERIES * (size_t)w->samples;
-    int groups = (w->n + QUERIES - 1) / QUERIES;
-    for (int g = (int)((int64_t)piece * groups / w->threads); g < (int)((int64_t)(piece + 1) * groups / w->threads); g++) {
-        struct block b = {.size = w->size};
-        for (int q = 0; q < QUERIES; q++)
-            b.query[q] = w->point + (size_t)TACHY_MIN(g * QUERIES + q, w->n - 1) * (size_t)w->size;
-        for (int i = 0; i < QUERIES * w->samples; i++)
-            best[i] = INFINITY;
-        for (int first = 0; first < w->n; first += LANES) {
-            b.candidate = w->packed + (size_t)first * (size_t)w->size;
-            distances_best(&b);
-            for (int q = 0; q < QUERIES; q++)
-                keep_least(best + q * w->samples, w->samples, b.out[q], TACHY_MIN(LANES, w->n - first));
+    int panels = (w->left + LANES - 1) / LANES;
+    float lane[LANES], dot[ROWS * LANES];
+    for (int c = (int)((int64_t)piece * panels / w->threads); c < (int)((int64_t)(piece + 1) * panels / w->threads); c++) {
+        const int32_t *to = w->number + c * LANES;
+        int any = 0;
+        for (int l = 0; l < LANES; l++) {
+            lane[l] = c * LANES + l < w->left ? lane_threshold(w, to[l]) : INFINITY;
+            any |= lane[l] < INFINITY;
         }
-        for (int q = 0; q < QUERIES && g * QUERIES + q < w->n; q++)
-            w->core[g * QUERIES + q] = best[(q + 1) * w->samples - 1];
+        for (int i = 0; i < w->nb_batch && any; i++) {
+            const float *d = dot + i % ROWS * LANES;
+            if (i % ROWS == 0)
+                w->space.dots(w->rows + (size_t)i * (size_t)w->space.size, panel(w, c), w->space.size, dot);
+            if (any_near(d, w->space.half[w->batch[i]], lane))
+                shorten(w, w->batch[i], to, d, lane);
+        }
     }
 }
 
-// ---- The tree
-
-// Computes distances from the point added last to the remaining ones, and which of these is now nearest to the tree.
-static void step_piece(void *user, int thread, int piece)
+// Measures from all points of the tree that may be as near to another one as the nearest known.
+static void catch_up(struct cluster_work *w)
 {
-    struct cluster_work *w = user;
-    int blocks = (w->left + LANES - 1) / LANES, b0 = (int)((int64_t)piece * blocks / w->threads);
-    int b1 = (int)((int64_t)(piece + 1) * blocks / w->threads), end = TACHY_MIN(b1 * LANES, w->left);
-    struct sweep s = {w->point + (size_t)w->now * (size_t)w->size, w->packed + (size_t)b0 * LANES * (size_t)w->size, w->size, b1 - b0,
-                      w->room + (size_t)b0 * LANES};
-    float core = w->core[w->now], least = INFINITY;
-    int32_t at = -1;
-    sweep_best(&s);
-    for (int i = b0 * LANES; i < end; i++) {
-        if (w->reach[i] < 0)
+    while (w->late.n && w->bound[w->late.item[0]] <= w->reach[w->far.item[0]]) {
+        double limit = w->reach[w->far.item[0]];
+        for (w->nb_batch = 0; w->late.n && w->nb_batch < BATCH; w->batch[w->nb_batch++] = cluster_heap_pop(&w->late))
+            if (w->nb_batch >= FILL && w->bound[w->late.item[0]] > limit)
+                break;
+        pack_rows(w, w->batch, w->nb_batch, w->rows);
+        run_all(w, shorten_piece);
+        cluster_heap_order(&w->far);
+    }
+}
+
+// Point `i` comes to the tree.
+static void add_point(struct cluster_work *w, int32_t i)
+{
+    const int32_t *list = w->list + (size_t)i * (size_t)w->near;
+    for (int k = 0; k < w->near; k++) {
+        int32_t to = list[k];
+        if (w->far.place[to] < 0 || TACHY_MAX(w->core[i], w->core[to]) >= w->reach[to])
             continue;
-        float reach = TACHY_MAX(w->room[i], core);
-        if (reach < w->reach[i]) {
-            reach = TACHY_MAX(reach, w->core[w->number[i]]);
-            if (reach < w->reach[i]) {
-                w->reach[i] = reach;
-                w->from[i] = w->now;
-            }
-        }
-        if (at < 0 || w->reach[i] < least) {
-            least = w->reach[i];
-            at = i;
+        double reach = reachability(w, i, to);
+        if (reach < w->reach[to]) {
+            w->reach[to] = reach;
+            w->from[to] = i;
+            cluster_heap_rise(&w->far, w->far.place[to], to);
         }
     }
-    w->nearest[piece].reach = least;
-    w->nearest[piece].at = at;
+    w->bound[i] = TACHY_MAX(w->bound[i], w->core[i]);
+    if (w->bound[i] < INFINITY)
+        cluster_heap_push(&w->late, i);
 }
 
-static void span(struct cluster_work *w, struct tachy_team *team, struct cluster_edge *edge)
+static void span(struct cluster_work *w, struct cluster_edge *edge)
 {
-    int taken = 0;
     for (int i = 0; i < w->n; i++) {
         w->number[i] = i;
         w->reach[i] = INFINITY;
-        w->from[i] = 0;
+        w->late.place[i] = -1;
+        cluster_heap_put(&w->far, i, i);
     }
-    w->left = w->n;
-    pack(w);
-    if (w->samples > 1) // else each point is its own nearest, at 0
-        run_all(w, team, core_piece);
-    w->now = 0;
-    w->reach[0] = -1;
+    w->far.n = w->left = w->n;
+    run_all(w, pack_piece);
+    run_all(w, near_piece);
+    add_point(w, cluster_heap_pop(&w->far));
     for (int i = 0; i < w->n - 1; i++) {
-        if (++taken > w->left / 4 + 64) {
+        if (w->far.n < w->left - w->left / 4 - LANES)
             pack(w);
-            taken = 0;
-        }
-        run_all(w, team, step_piece);
-        int best = 0;
-        for (int k = 1; k < w->threads; k++)
-            if (w->nearest[k].at >= 0 && (w->nearest[best].at < 0 || w->nearest[k].reach < w->nearest[best].reach))
-                best = k;
-        int32_t at = w->nearest[best].at;
-        edge[i] = (struct cluster_edge){w->reach[at], w->from[at], w->number[at], i};
-        w->now = w->number[at];
-        w->reach[at] = -1;
+        catch_up(w);
+        int32_t at = cluster_heap_pop(&w->far);
+        edge[i] = (struct cluster_edge){w->reach[at], w->from[at], at, i};
+        if (w->reach[at] > 0) // else it equals w->from[at], and has nothing to add
+            add_point(w, at);
     }
 }
 
 static int cluster_finite(const float *point, int n, int size, const struct tachy_cluster_params *p, int32_t *label)
 {
-    size_t all = (size_t)TACHY_ALIGN(n, LANES);
     for (int i = 0; i < n; i++)
         label[i] = -1;
     if (n < TACHY_MAX(p->least, 2))
         return TACHY_OK;
-    struct cluster_work w = {.point = point, .n = n, .size = size, .threads = TACHY_CLAMP(p->threads, 1, 256),
-                             .samples = TACHY_MIN(TACHY_DEF(p->samples, p->least), n)};
-    struct tachy_team *team = w.threads > 1 ? tachy_team_open(w.threads) : NULL;
+    size_t all = (size_t)n, threads = (size_t)TACHY_CLAMP(p->threads, 1, 256);
+    struct cluster_work w = {.n = n, .threads = (int)threads, .samples = TACHY_MIN(TACHY_DEF(p->samples, p->least), n)};
+    w.near = TACHY_MIN(w.samples + SPARE, n - 1);
+    int err = cluster_space_open(&w.space, point, n, size);
     struct cluster_edge *edge = malloc(all * sizeof(*edge));
-    w.threads = team ? w.threads : 1;
-    w.packed = tachy_aligned_alloc(all * (size_t)size * sizeof(float));
-    w.core = calloc(all, sizeof(float));
-    w.reach = malloc(all * sizeof(float));
-    w.room = malloc(all * sizeof(float));
-    w.number = malloc(all * sizeof(int32_t));
-    w.from = malloc(all * sizeof(int32_t));
-    w.best = malloc((size_t)w.threads * QUERIES * (size_t)w.samples * sizeof(float));
-    w.nearest = calloc((size_t)w.threads, sizeof(*w.nearest));
-    bool there = edge && w.packed && w.core && w.reach && w.room && w.number && w.from && w.best && w.nearest;
-    if (there)
-        span(&w, team, edge);
-    int err = there ? cluster_tree(edge, n, p, label) : TACHY_ERR_NOMEM;
-    tachy_team_close(team);
+    w.packed = tachy_aligned_alloc(TACHY_ALIGN(all, LANES) * (size_t)size * sizeof(float));
+    w.rows = malloc(threads * BATCH * (size_t)size * sizeof(float));
+    w.nearest = malloc(threads * BATCH * (size_t)w.near * sizeof(*w.nearest));
+    w.list = malloc(all * (size_t)w.near * sizeof(int32_t));
+    double *keys = malloc(3 * all * sizeof(*keys));
+    int32_t *numbers = malloc(6 * all * sizeof(*numbers));
+    if (err == TACHY_OK && edge && w.packed && w.rows && w.nearest && w.list && keys && numbers) {
+        w.core = keys;
+        w.reach = keys + all;
+        w.bound = keys + 2 * all;
+        w.number = numbers;
+        w.from = numbers + all;
+        w.far = (struct cluster_heap){w.reach, numbers + 2 * all, numbers + 3 * all, 0};
+        w.late = (struct cluster_heap){w.bound, numbers + 4 * all, numbers + 5 * all, 0};
+        w.team = threads > 1 ? tachy_team_open(w.threads) : NULL;
+        w.threads = w.team ? w.threads : 1;
+        span(&w, edge);
+    } else {
+        err = TACHY_ERR_NOMEM;
+    }
+    tachy_team_close(w.team);
     tachy_aligned_free(w.packed);
-    void *const mem[] = {edge, w.core, w.reach, w.room, w.number, w.from, w.best, w.nearest};
+    cluster_space_close(&w.space);
+    void *const mem[] = {w.rows, w.nearest, w.list, keys, numbers};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(mem); i++)
         free(mem[i]);
+    err = err == TACHY_OK ? cluster_tree(edge, n, p, label) : err;
+    free(edge);
     return err;
 }
 

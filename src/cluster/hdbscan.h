@@ -17,15 +17,15 @@ struct tachy_cluster_params {
     int threads; // 0: 1
 };
 
-// label[i]: 0, 1, ... or -1: in no cluster. `point`: n rows of `size` floats, finite. Takes about n * (4 * size + 120) bytes and
-// goes through the distances of all pairs; any number of threads gives the same labels. TACHY_ERR_NOMEM.
+// label[i]: 0, 1, ... or -1: in no cluster. `point`: n rows of `size` floats. Takes about n * (4 * (size + samples) + 210) bytes and
+// n * n to 1.6 n * n products of rows; any number of threads and every processor gives the same labels. TACHY_ERR_NOMEM.
 int tachy_cluster(const float *point, int n, int size, const struct tachy_cluster_params *p, int32_t *label);
 
 // ---- Of tree.c
 
 // An edge of the minimum spanning tree, by squared mutual reachability; `at`: its place in the order of Prim's algorithm.
 struct cluster_edge {
-    float weight;
+    double weight;
     int32_t a, b, at;
 };
 // Sorts the n - 1 edges and cuts the tree that they are.

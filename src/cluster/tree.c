@@ -56,7 +56,7 @@ static void link_up(struct tree *t, const struct cluster_edge *edge, int32_t *up
         j->left = top(up, edge[i].a);
         j->right = top(up, edge[i].b);
         j->size = size_of(t, j->left) + size_of(t, j->right);
-        j->lambda = 1 / fmax(sqrt((double)edge[i].weight), 1e-12); // equal points: very dense
+        j->lambda = 1 / fmax(sqrt(edge[i].weight), 1e-12); // equal points: very dense
         up[j->left] = up[j->right] = t->n + i;
     }
 }

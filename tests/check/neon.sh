@@ -58,7 +58,7 @@ compile media -O1 src/media/color.c src/media/download.c src/media/frame.c
 compile preprocess -O2 src/preprocess/*.c
 compile postprocess -O2 src/postprocess/*.c
 compile flow -O2 src/flow/*.c
-compile search -O2 src/search/dot_half.c
+compile search -O2 src/search/dot_half.c src/cluster/dots.c
 compile check -O1 "$dir"/source/*.c
 compile provider -O0 src/provider/*.c
 ar=${cc%gcc}ar

@@ -28,10 +28,10 @@ def same_clusters(a, b):
 
 
 class Clusters(common.Case):
-    def cluster(self, x, least, samples, select="eom", threads=2):
+    def cluster(self, x, least, samples, select="eom", threads=2, **env):
         np.save(self.tmp / "x.npy", np.ascontiguousarray(x, np.float32))
         out = subprocess.run([os.environ["CLUSTER_TOOL"], str(self.tmp / "x.npy"), str(least), str(samples), select, str(threads)],
-                             check=True, capture_output=True, text=True).stdout
+                             check=True, capture_output=True, text=True, env=os.environ | env).stdout
         return list(map(int, out.split()))
 
     def test_labels_are_those_of_scikit_learn(self):
@@ -48,6 +48,34 @@ class Clusters(common.Case):
                 found += max(got) + 1
                 self.assertTrue(same_clusters(want.labels_, got), f"seed {seed} {select} {least} {samples}")
         self.assertGreater(found, 200)
+
+    def test_equal_distances(self):
+        """Whole numbers: most distances occur many times, and the order in which they are taken makes the clusters."""
+        found = 0
+        for seed in range(20):
+            rng = np.random.default_rng(seed)
+            k, d, n = int(rng.integers(1, 7)), int(rng.choice([1, 2, 3, 8])), int(rng.integers(40, 600))
+            x = rng.integers(-30, 30, (k, d))[rng.integers(0, k, n)] + rng.integers(-3, 4, (n, d))
+            select, least, samples = ("eom", "leaf")[seed % 2], int(rng.integers(2, 15)), int(rng.choice([1, 2, 5, 12, 40]))
+            want = HDBSCAN(min_cluster_size=least, min_samples=samples, cluster_selection_method=select, copy=True).fit(x.astype(float))
+            got = self.cluster(x, least, samples, select)
+            found += max(got) + 1
+            self.assertTrue(same_clusters(want.labels_, got), f"seed {seed} {select} {least} {samples}")
+        self.assertGreater(found, 80)
+
+    def test_many_points_far_from_zero(self):
+        """More points than a list of neighbours reaches, whose products cancel; the same labels from every instruction set."""
+        rng = np.random.default_rng(4)
+        x = (rng.normal(0, 4, (20, 37))[rng.integers(0, 20, 2000)] + rng.normal(0, 1, (2000, 37)) + 3000).astype(np.float32)
+        for samples in (1, 6):
+            want = HDBSCAN(min_cluster_size=5, min_samples=samples, copy=True).fit(x.astype(float))
+            got = self.cluster(x, 5, samples)
+            self.assertTrue(same_clusters(want.labels_, got))
+            self.assertEqual(max(got), 19)
+            for isa in ("c", "avx2"):
+                self.assertTrue(got == self.cluster(x, 5, samples, threads=3, TACHY_CPU=isa), isa)
+            for scale in (2.0**100, 2.0**-30):
+                self.assertTrue(got == self.cluster(x * np.float32(scale), 5, samples), scale)
 
     def test_few_and_equal_points(self):
         self.assertEqual(self.cluster(np.zeros((1, 4)), 2, 1), [-1])
