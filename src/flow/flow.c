@@ -183,7 +183,7 @@ void flow_stretch(const float *from, int finest, int width, int height, int ever
 {
     int w = width >> finest, h = height >> finest, n = (width + every - 1) / every;
     float scale = (float)(1 << finest), step = 1 / scale, first = 0.5f * step - 0.5f;
-    bool one = finest && every == 1 << finest; // one of each of the level's pixels, all at the same place between two
+    int apart = finest ? every >> finest : 0; // pixels of the level, if all that are wanted lie alike between two of them
     for (int y = 0; y < height; y += every, to += n) {
         float at = TACHY_CLAMP((float)y * step + first, 0.0f, (float)(h - 1));
         int top = (int)at, low = TACHY_MIN(top + 1, h - 1);
@@ -191,10 +191,10 @@ void flow_stretch(const float *from, int finest, int width, int height, int ever
         for (int x = 0; x < w; x++)
             row[x] = scale * (from[top * w + x] * (1 - b) + from[low * w + x] * b);
         int x = 0;
-        if (one) {
+        if (apart) {
             to[x++] = row[0];
-            for (; x < w; x++)
-                to[x] = row[x - 1] + (1 + first) * (row[x] - row[x - 1]);
+            for (; x * apart < w; x++)
+                to[x] = row[x * apart - 1] + (1 + first) * (row[x * apart] - row[x * apart - 1]);
         }
         for (; x < n; x++)
             to[x] = stretched(row, w, (float)(x * every) * step + first);

@@ -4,10 +4,11 @@
 // Motion between two pictures, from the dense flow between them: its amount and direction, the camera's part, and what
 // moves against the camera.
 
-enum {
-    TACHY_MOVING_MOST = 16, TACHY_MOTION_CELL = 8,
-    TACHY_MOTION_EVERY = 2, // along each axis, the vector of one pixel of so many is looked at
-};
+enum { TACHY_MOVING_MOST = 16, TACHY_MOTION_CELL = 4 };
+
+// Along each axis, the vector of one pixel of so many is looked at, and cells have TACHY_MOTION_CELL of them: large pictures have
+// enough.
+static inline int tachy_motion_every(int width, int height) { return TACHY_MAX(width, height) > 1280 ? 4 : 2; }
 
 // docs/motion.md has these numbers.
 enum tachy_shot { TACHY_SHOT_STATIC, TACHY_SHOT_PAN, TACHY_SHOT_TILT, TACHY_SHOT_ZOOM, TACHY_SHOT_ROLL, TACHY_SHOT_MIXED };
@@ -15,7 +16,7 @@ enum tachy_shot { TACHY_SHOT_STATIC, TACHY_SHOT_PAN, TACHY_SHOT_TILT, TACHY_SHOT
 // Something that moves against the camera's motion.
 struct tachy_moving {
     int x0, y0, x1, y1; // pixels; x1, y1 are exclusive
-    int cells;          // of it, TACHY_MOTION_CELL pixels square each
+    int cells;          // of it
     double u, v;        // mean motion, pixels, less the camera's
 };
 
@@ -34,10 +35,11 @@ struct tachy_motion {
 // How many those are, and those of a plane of all pixels; `to` may be `plane`.
 static inline size_t tachy_motion_vectors(int width, int height)
 {
-    return (size_t)((width + TACHY_MOTION_EVERY - 1) / TACHY_MOTION_EVERY) * (size_t)((height + TACHY_MOTION_EVERY - 1) / TACHY_MOTION_EVERY);
+    int every = tachy_motion_every(width, height);
+    return (size_t)((width + every - 1) / every) * (size_t)((height + every - 1) / every);
 }
 void tachy_motion_take(const float *plane, int width, int height, float *to);
 // Bytes of scratch memory, aligned for int, that tachy_motion_of() needs.
 size_t tachy_motion_scratch(int width, int height);
-// u, v: of the pixels of even rows and columns, dense, of pictures of width x height, both at least 1.
+// u, v: of every tachy_motion_every()-th pixel of every such row, dense, of pictures of width x height, both at least 1.
 void tachy_motion_of(struct tachy_motion *m, const float *u, const float *v, int width, int height, void *scratch);

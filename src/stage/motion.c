@@ -116,6 +116,7 @@ static void tell_frame(const struct tachy_motion_stage *m, struct tachy_item *it
 
 static void tell_things(const struct tachy_motion_stage *m, struct motion_things *t, struct tachy_item *item, const struct tachy_motion *f)
 {
+    float cell = (float)(TACHY_MOTION_CELL * tachy_motion_every(m->width, m->height));
     for (int i = 0; i < f->nb; i++) {
         const struct tachy_moving *o = &f->thing[i];
         t->value[i][0] = (struct tachy_named){"motion_x", o->u * m->scale_x};
@@ -125,7 +126,7 @@ static void tell_things(const struct tachy_motion_stage *m, struct motion_things
             .w = (o->x1 - o->x0) * m->scale_x, .h = (o->y1 - o->y0) * m->scale_y,
             .class_id = 0, .label = "moving", .track = -1, .values = t->value[i], .nb_values = MOTION_NAMED,
             // The share of the box that moves.
-            .score = TACHY_MIN((float)o->cells * TACHY_MOTION_CELL * TACHY_MOTION_CELL /
+            .score = TACHY_MIN((float)o->cells * cell * cell /
                                    ((float)(o->x1 - o->x0) * (float)(o->y1 - o->y0)), 1.0f),
         };
     }

@@ -218,7 +218,7 @@ static void tell(struct device_group *p, int pair, int item, const struct kept *
     const struct flow_cuda *f = &own->flow;
     const float *found = (const float *)((const char *)own->pinned.data + (size_t)pair * flow_cuda_result_bytes(f));
     size_t plane = (size_t)(f->width >> f->finest) * (size_t)(f->height >> f->finest);
-    int every = k->path[item] ? 1 : TACHY_MOTION_EVERY;
+    int every = k->path[item] ? 1 : tachy_motion_every(f->width, f->height);
     flow_stretch(found, f->finest, f->width, f->height, every, own->row, own->u);
     flow_stretch(found + plane, f->finest, f->width, f->height, every, own->row, own->v);
     if (!k->path[item]) {

@@ -84,6 +84,29 @@ TEST(things_that_move_are_told_apart)
     scene_free(&s);
 }
 
+// A fourth of a vector along each axis, and cells of 16 pixels.
+TEST(large_pictures_have_larger_cells)
+{
+    enum { WIDE = 1921, HIGH = 1079 };
+    struct tachy_motion m;
+    float *u = malloc(sizeof(float) * WIDE * HIGH), *v = malloc(sizeof(float) * WIDE * HIGH);
+    void *scratch = malloc(tachy_motion_scratch(WIDE, HIGH));
+    for (int y = 0; y < HIGH; y++)
+        for (int x = 0; x < WIDE; x++) {
+            bool thing = x >= 640 && x < 800 && y >= 480 && y < 560;
+            u[y * WIDE + x] = 1.01f * (float)x - (float)x + (thing ? 6.f : 0);
+            v[y * WIDE + x] = 0.01f * (float)y - 2;
+        }
+    tachy_motion_take(u, WIDE, HIGH, u);
+    tachy_motion_take(v, WIDE, HIGH, v);
+    tachy_motion_of(&m, u, v, WIDE, HIGH, scratch);
+    CHECK_INT(m.nb, 1);
+    CHECK(m.thing[0].x0 == 640 && m.thing[0].x1 == 800 && m.thing[0].y0 == 480 && m.thing[0].y1 == 560 && m.thing[0].cells == 50);
+    CHECK(fabs(m.thing[0].u - 6) < 0.02 && fabs(m.camera.zoom - 1.01) < 1e-4);
+    CHECK(fabs(m.moving - 40.0 * 20 / (481.0 * 270)) < 1e-9);
+    free(u), free(v), free(scratch);
+}
+
 TEST(figures_of_all_vectors)
 {
     struct scene s = scene_of(0, 3, 1, 0);
@@ -150,5 +173,5 @@ TEST(the_last_picture_is_saved_and_loaded)
 }
 
 TEST_MAIN(TEST_CASE(the_camera_is_found_behind_what_moves), TEST_CASE(things_that_move_are_told_apart),
-          TEST_CASE(figures_of_all_vectors), TEST_CASE(noise_is_no_camera), TEST_CASE(a_pixel_is_a_picture),
+          TEST_CASE(large_pictures_have_larger_cells), TEST_CASE(figures_of_all_vectors), TEST_CASE(noise_is_no_camera), TEST_CASE(a_pixel_is_a_picture),
           TEST_CASE(the_last_picture_is_saved_and_loaded))
