@@ -1,5 +1,6 @@
 """tachy avsync: offsets and correlations against NumPy's, known shifts, another's sound, a corrected file, inputs without sound or face."""
 import csv
+import importlib.util
 import json
 import os
 import subprocess
@@ -267,6 +268,12 @@ class Networks(common.Case):
         rows = list(csv.DictReader((self.tmp / "out.csv").read_text().splitlines()))
         self.assertLessEqual(abs(float(rows[-1]["offset_ms"])), 160)
         self.assertGreater(float(rows[-1]["distance"]), 0)
+
+    def test_the_same_graphs_in_pytorch(self):
+        if not importlib.util.find_spec("torch"):
+            self.skipTest("PyTorch is not installed")
+        for name, far in sync_networks.differences(self.tmp, self.SIDE).items():
+            self.assertLess(far, 1e-5, name)
 
     def test_curate(self):
         """The networks see the frames that curate decodes for all tasks."""
