@@ -151,6 +151,7 @@ static int run_once(struct curate *c)
 {
     struct curate_level level[CURATE_TASKS_MAX + 1];
     pthread_t reader, thread[CURATE_TASKS_MAX + 1];
+    const struct curate_load load = curate_load(c);
     int n = 0, err = TACHY_OK;
     while (n < c->nb_levels && err == TACHY_OK) {
         level[n] = (struct curate_level){c, n};
@@ -159,7 +160,7 @@ static int run_once(struct curate *c)
     }
     bool reads = err == TACHY_OK && !pthread_create(&reader, NULL, curate_read, c);
     if (reads) {
-        err = curate_write(c);
+        err = curate_write(c, &load);
         pthread_join(reader, NULL);
     } else {
         err = tachy_fail(c->log, TACHY_ERR_AGAIN, "curate: a thread cannot be started; is there a limit on processes?");

@@ -194,8 +194,14 @@ struct curate_record *curate_record_new(struct curate *c, struct curate_file *f)
 void curate_record_free(struct curate *c, struct curate_record *r);
 bool curate_stopped(const struct curate *c);
 
-// write.c: takes the records after the last level until the reader ends.
-int curate_write(struct curate *c);
+// write.c: all inputs, and those that need no work, for the progress. Before the reader starts.
+struct curate_load {
+    int64_t bytes, ended_bytes;
+    int ended;
+};
+struct curate_load curate_load(const struct curate *c);
+// Takes the records after the last level until the reader ends.
+int curate_write(struct curate *c, const struct curate_load *load);
 
 // picture.c: writes the frame's picture, if pictures are wanted, and names it in the record.
 int curate_picture(struct curate *c, struct curate_record *r);

@@ -161,16 +161,21 @@ static int take(struct writer *w, struct curate_record *r)
     return r->file->state == CURATE_TODO ? write_frame(w, r) : TACHY_OK;
 }
 
-int curate_write(struct curate *c)
+struct curate_load curate_load(const struct curate *c)
 {
-    struct writer w = {.c = c};
+    struct curate_load load = {0};
     for (int i = 0; i < c->nb_files; i++) {
-        w.bytes += c->file[i].size;
         bool ended = c->file[i].state != CURATE_TODO;
-        w.before += ended ? c->file[i].size : 0;
-        w.done += ended ? c->file[i].size : 0;
-        w.ended += ended;
+        load.bytes += c->file[i].size;
+        load.ended_bytes += ended ? c->file[i].size : 0;
+        load.ended += ended;
     }
+    return load;
+}
+
+int curate_write(struct curate *c, const struct curate_load *load)
+{
+    struct writer w = {.c = c, .bytes = load->bytes, .before = load->ended_bytes, .done = load->ended_bytes, .ended = load->ended};
     for (bool last = false; !last;) {
         struct curate_record *r = curate_queue_take(&c->queue[c->nb_levels], tachy_now_ns() + LOOK_NS);
         last = r && !r->file;
