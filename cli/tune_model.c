@@ -131,7 +131,7 @@ struct shape {
     struct tune_cost cost;
     double place_ms; // of a run of the model, for each place of the batch; a run takes as long for fewer frames, since its shape is fixed
     double on_cpu;   // CPU time in each ms of the model
-    double waits;    // share of decoding that is none of the CPU's
+    bool decodes;    // the CPU: a frame takes more of its time than decoding takes
 };
 
 struct flow {
@@ -149,13 +149,6 @@ static double filled(const struct tune *t, const struct shape *s, double fps, do
     double late = speed < 1 ? t->k.late : 0, run = s->batch * place_among(t, s, speed);
     double between = fmax(run / (s->workers * speed), run * t->k.model_turn);
     return fmin(s->batch, fmax(1 + fps * (t->patience_ms + late) / 1000, fps * between / 1000));
-}
-
-// The share of the steps' time that is no CPU time. That of decoding, since the model on a GPU takes hardly any.
-static double waits_of(const struct tune_cost *c)
-{
-    double steps = c->decode_ms + c->work_ms + c->model_ms + c->write_ms;
-    return steps > 0 ? fmax(0, 1 - c->cpu_ms / steps) : 0;
 }
 
 static double model_of(const struct tune *t, const struct shape *s, const struct flow *f)
@@ -245,7 +238,7 @@ static double rate_of(const struct tune *t, const struct shape *s, const struct 
     // In batches the model has threads of its own, which limit only if batches are full.
     double at_work = s->batch == 1 ? c->work_ms + model : f->frames < s->batch ? c->work_ms : fmax(c->work_ms, model);
     double ms[TUNE_NEEDS] = {c->decode_ms / s->decoders, at_work / s->workers, c->write_ms, cpu_of(t, s, f) * k->cores / cores,
-                             c->decode_ms * s->waits * k->decode_turn, model * fmax(0, 1 - s->on_cpu) * k->model_turn};
+                             s->decodes ? 0 : c->decode_ms * k->decode_turn, model * fmax(0, 1 - s->on_cpu) * k->model_turn};
     for (int i = 0; i < TUNE_NEEDS; i++)
         sum += need[i] = pow(ms[i], k->sharp);
     return sum > 0 ? 1000 / pow(sum, 1 / k->sharp) : 0;
@@ -258,7 +251,7 @@ void tune_predict(const struct tune *t, const int *at, struct tune_trial *out)
     double need[TUNE_NEEDS];
     *c = cost_of(t, at, &s.on_cpu);
     s.place_ms = place_of(t, at, c);
-    s.waits = waits_of(&t->base.cost);
+    s.decodes = t->base.cost.cpu_ms > t->base.cost.decode_ms;
     struct flow f = flow_of(t, &s);
     double fps = rate_of(t, &s, &f, need), frame = fps > 0 ? 1000 / fps : 0;
     double through = c->decode_ms + c->work_ms + s.batch * s.place_ms + c->write_ms, memory = c->memory_mib, vram = c->vram_mib;
