@@ -25,13 +25,13 @@ void light_gpu_find(struct light_bench *b, const struct light_lane *lanes, struc
         if (!st->ops->load || !st->ops->load(st, tachy_stage_worker(st, lanes[0].worker), &lanes[0].items[0], &load))
             continue;
         b->gpu.task.device = load.device;
-        b->gpu.task.steps |= load.computes ? 1u << st->step : 0;
+        b->gpu.task.steps |= load.computes ? (uint64_t)1 << st->step : 0;
         b->gpu.task.writes |= load.computes && st->flags & TACHY_STAGE_WRITES;
         b->gpu.task.to_host += load.to_host;
         b->gpu.task.to_device += load.to_device;
     }
     for (int s = 0; s < TACHY_MAX_STEPS; s++)
-        l->of[s] = b->gpu.task.steps & (1u << s) ? TACHY_RESOURCE_SMS : TACHY_RESOURCE_CORES;
+        l->of[s] = b->gpu.task.steps & ((uint64_t)1 << s) ? TACHY_RESOURCE_SMS : TACHY_RESOURCE_CORES;
     if (b->gpu.decodes)
         l->of[TACHY_STEP_DECODE] = TACHY_RESOURCE_NVDEC;
     const tachy_sink *k = b->p->sink;

@@ -13,7 +13,7 @@ struct light_gpu {
     bool decodes;               // its decoders do, wherever the frames then are
     struct light_gpu_task {
         struct tachy_device *device;
-        unsigned steps; // bits 1 << step: its multiprocessors do their work; 0: nothing else
+        uint64_t steps; // bits 1 << step: its multiprocessors do their work; 0: nothing else
         bool writes;    // one of them makes what the sink is given
         double to_host, to_device; // bytes copied per frame, besides its pictures
     } task;
