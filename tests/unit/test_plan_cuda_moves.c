@@ -470,7 +470,26 @@ TEST(sums_of_places_become_biases)
     tachy_graph_close(&g);
 }
 
-TEST_MAIN(TEST_CASE(sums_of_places_become_biases), TEST_CASE(pixels_written_by_a_convolution), TEST_CASE(few_channels),
+// Points of several pictures, summed over points and coordinates, with dimensions of one element between the two.
+static void sums(void)
+{
+    begin();
+    struct tachy_plan_attr a = {.reduce = {.how = TACHY_PLAN_SUM, .axis = {[1] = true, [5] = true}}};
+    struct tachy_value *x = input(6, SHAPE(2, 5, 1, 1, 1, 3));
+    tachy_graph_add_output(g, make(TACHY_OP_REDUCE, a, VALUE(2, 1, 1, 1, 1, 1), x, NULL, NULL));
+}
+
+TEST(sums_across_dimensions_of_one)
+{
+    sums();
+    CHECK(!tachy_plan_cuda.refuses(g->first));
+    g->in[0]->shape[3] = 4;
+    CHECK_STR(tachy_plan_cuda.refuses(g->first), "axes that do not lie side by side");
+    tachy_graph_close(&g);
+    check_near(sums, 2, 1e-6, 5e-3);
+}
+
+TEST_MAIN(TEST_CASE(sums_across_dimensions_of_one), TEST_CASE(sums_of_places_become_biases), TEST_CASE(pixels_written_by_a_convolution), TEST_CASE(few_channels),
           TEST_CASE(volumes_sampled_where_they_lie),
           TEST_CASE(attention_in_place), TEST_CASE(attention_with_one_side_alone), TEST_CASE(transformer_layer), TEST_CASE(products_of_moved_parts),
           TEST_CASE(volumes_stay_turned))

@@ -39,7 +39,7 @@ static const char *refuse_deconv(const struct tachy_node *n)
     return NULL;
 }
 
-// Axes that lie side by side whether channels are last or not.
+// Axes that lie side by side, apart from dimensions of one element, whether channels are last or not.
 static const char *refuse_axes(const struct tachy_node *n)
 {
     const bool *a = n->attr.reduce.axis;
@@ -51,7 +51,7 @@ static const char *refuse_axes(const struct tachy_node *n)
     while (last > first && !a[last])
         last--;
     for (int i = first; i <= last && i < rank; i++)
-        if (!a[i])
+        if (!a[i] && n->in[0]->shape[i] != 1)
             return "axes that do not lie side by side";
     bool torn = rank == 4 && ((a[0] && a[1] && !a[2]) || (a[1] && a[2] && !a[3]));
     return torn ? "axes that do not lie side by side" : NULL;
