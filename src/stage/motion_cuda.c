@@ -7,7 +7,6 @@
 #include "stage/infer_cuda.h"
 #include "stage/pair.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 // Flow on a device, for several pairs at once. The finest level's vectors come to the host, which makes numbers and things of them.
@@ -18,14 +17,6 @@ enum {
     WORKERS = 6, // while the host makes numbers for some, the device compares for the others
 };
 _Static_assert((int)MOST <= (int)FLOW_CUDA_PAIRS, "a launch takes so many pairs");
-
-// Workers' launches on a device run one after the other: side by side, warps that wait for a row of patches keep others off the
-// multiprocessors.
-struct on_devices {
-    struct tachy_motion_stage motion; // first
-    pthread_mutex_t turn; // held while launches are queued; guards `last`
-    cuda_event last[TACHY_MAX_GPUS]; // after the last ones, in the order of the task's devices; NULL: no worker came yet
-};
 
 // The stage's data for a worker on a device.
 struct part {
@@ -49,24 +40,9 @@ struct kept {
 static int open(struct tachy_stage *st, const tachy_settings *s)
 {
     const struct tachy_stage *luma = st->task->devices->st;
-    pthread_mutex_init(&((struct on_devices *)tachy_stage_priv(st))->turn, NULL);
     st->worker_of = luma->worker_of;
     st->task->workers = WORKERS * st->task->devices->nb;
     return tachy_motion_open(st, s);
-}
-
-static void close(struct tachy_stage *st)
-{
-    struct on_devices *d = tachy_stage_priv(st);
-    for (int i = 0; i < TACHY_MAX_GPUS; i++) {
-        struct tachy_device *device = d->last[i] ? &st->task->devices->list[i].gpu->device : NULL;
-        if (!device || tachy_device_enter(device, NULL) < 0)
-            continue;
-        device->cu->event_destroy(d->last[i]);
-        tachy_device_leave(device);
-    }
-    pthread_mutex_destroy(&d->turn);
-    tachy_motion_close(st);
 }
 
 static int start(struct tachy_stage *st, struct tachy_video_info *video)
@@ -104,16 +80,6 @@ static void plan(struct part *p, const struct tachy_motion_stage *m, int asked)
         flow_cuda_plan(&p->flow, m->width, m->height, (int)TACHY_MAX(most, 1));
 }
 
-static int open_turns(struct tachy_stage *st, struct device_worker *g)
-{
-    struct on_devices *d = tachy_stage_priv(st);
-    cuda_event *last = &d->last[device_index(st->task->devices, g->device)];
-    pthread_mutex_lock(&d->turn);
-    int err = *last ? TACHY_OK : device_failed(g, g->cu->event_create(last, CUDA_EVENT_ORDERS), "an event");
-    pthread_mutex_unlock(&d->turn);
-    return err;
-}
-
 static int part_open(struct tachy_stage *st, int batch, void **part)
 {
     const struct tachy_motion_stage *m = tachy_stage_priv(st);
@@ -130,8 +96,6 @@ static int part_open(struct tachy_stage *st, int batch, void **part)
     p->row = malloc((size_t)m->width * sizeof(float));
     p->scratch = malloc(tachy_motion_scratch(m->width, m->height));
     int err = p->u && p->v && p->row && p->scratch && (p->flo || !keeps) ? TACHY_OK : TACHY_ERR_NOMEM;
-    if (err == TACHY_OK)
-        err = open_turns(st, g);
     struct tachy_gpu_scratch s = {g->task->memory, g->device->mem, g->cu, g->stream, g->task->log};
     plan(p, m, st->group);
     if (p->flow.levels && err == TACHY_OK) {
@@ -172,18 +136,10 @@ static int queue_some(struct device_group *p, int first, const bool *found, int 
     }
     if (err < 0 || !n)
         return err;
-    struct on_devices *d = tachy_stage_priv(p->st);
-    cuda_event last = d->last[device_index(p->st->task->devices, g->device)];
-    pthread_mutex_lock(&d->turn);
-    err = device_failed(g, g->cu->stream_wait_event(g->stream, last, 0), "an event");
     device_kernels(g);
-    if (err == TACHY_OK)
-        err = device_failed(g, flow_cuda_run(&own->flow, g->kernels, tachy_cu_address(own->memory.data), here, there, stride, n, g->stream),
-                            "starting the flow's kernels");
+    err = device_failed(g, flow_cuda_run(&own->flow, g->kernels, tachy_cu_address(own->memory.data), here, there, stride, n, g->stream),
+                        "starting the flow's kernels");
     device_kernels_end(g, (double)n * 2 * own->flow.width * own->flow.height);
-    if (err == TACHY_OK)
-        err = device_failed(g, g->cu->event_record(last, g->stream), "an event");
-    pthread_mutex_unlock(&d->turn);
     return err < 0 ? err : n;
 }
 
@@ -347,10 +303,10 @@ const struct tachy_stage_ops tachy_stage_motion_cuda = {
     .name = "motion",
     .options = tachy_motion_options,
     .remedy = "compare smaller pictures (--motion-size 320)",
-    .priv_size = sizeof(struct on_devices),
+    .priv_size = sizeof(struct tachy_motion_stage),
     .item_size = sizeof(struct motion_things),
     .open = open,
-    .close = close,
+    .close = tachy_motion_close,
     .start = start,
     .worker_open = part_open,
     .worker_close = part_close,
