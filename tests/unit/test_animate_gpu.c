@@ -113,7 +113,7 @@ int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log) {
 
 // ---- The engines: one box in the middle, and a face of scattered points that leans
 
-static int opened;
+static _Atomic int opened;
 static bool one_each;   // networks take one picture per run
 static atomic_int seen_by_motion, largest_run; // pictures
 static int gathers;     // of so many pictures the motion is to be known before one of them is made
