@@ -72,7 +72,13 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
     err = tachy_gpu_open(&f->gpu, ids[0], NULL, st->task->log);
     if (err < 0)
         return tachy_fail(st->task->log, err, "--device cuda: GPU %d cannot be used", ids[0]);
-    return tachy_cuda_need(&f->gpu->device, st->task->log);
+    char text[256];
+    const char *why = tachy_cuda_refuses(&f->gpu->device, text);
+    if (why) { // networks of another library may run there
+        tachy_msg(st->task->log, TACHY_LOG_INFO, "%s: the CPU computes the flow, because: %s", st->task->name, why);
+        tachy_gpu_unref(&f->gpu);
+    }
+    return TACHY_OK;
 }
 
 static void close(struct tachy_stage *st) { tachy_gpu_unref(&((struct flow_stage *)tachy_stage_priv(st))->gpu); }
