@@ -306,7 +306,7 @@ bool progress_show(void *progress, const struct tachy_progress *now); // for tac
 // As above for a run over many inputs, whose progress is measured in bytes.
 struct tachy_curate_progress;
 void progress_inputs(struct progress *p, const struct tachy_curate_progress *now);
-// What each stage took, to standard output.
+// Prints the time of each stage to standard output.
 struct tachy_step_stats;
 void progress_table(const struct tachy_step_stats steps[], int nb_steps);
 void progress_end(struct progress *p);

@@ -131,7 +131,7 @@ struct shape {
     struct tune_cost cost;
     double place_ms; // of a run of the model, for each place of the batch; a run takes as long for fewer frames, since its shape is fixed
     double on_cpu;   // CPU time in each ms of the model
-    bool decodes;    // the CPU: a frame takes more of its time than decoding takes
+    bool decodes;    // the CPU decodes: a frame takes more CPU time than decoding does
 };
 
 struct flow {

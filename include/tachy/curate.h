@@ -18,7 +18,7 @@ struct tachy_curate_progress {
     double seconds;    // since the start
     double eta;        // remaining seconds; negative: not known yet
     double fps;        // frames per second since the start
-    // What has been done so far, as in the summary. Valid during the call.
+    // Stages so far, as in the summary. Valid during the call.
     const struct tachy_step_stats *steps;
     int nb_steps;
 };
@@ -48,7 +48,7 @@ struct tachy_curate_summary {
     int64_t kept;    // of these, kept by the filter
     double seconds;  // of this run
     int64_t duplicates, near_duplicates; // of `frames`: similar to an earlier frame; 0 unless the settings look for them
-    // Of this run, without light_ms: "decode", "scenes" if an expression asks for them, the stages of each task
+    // Stages of this run, without light_ms: "decode", "scenes" if an expression asks for them, the stages of each task
     // ("pose.track"), "pictures" and "results", which are written.
     int nb_steps;
     struct tachy_step_stats steps[TACHY_MAX_STEPS];

@@ -211,8 +211,8 @@ int curate_picture(struct curate *c, struct curate_record *r);
 // Before the first frame: refuses files that are there and are not an earlier run's of this folder.
 int curate_notes_check(struct curate *c);
 int curate_notes_finish(struct curate *c);
-// What the tasks' things turned out to be, for the next line of results.jsonl: labels of its regions. After curate_notes_finish();
-// at[]: begins with zeros.
+// Adds the labels that the tasks found, such as a person's name, to the regions of the next line of results.jsonl. Call it after
+// curate_notes_finish(), with zeros in at[] before the first line.
 void curate_notes_label(const struct curate *c, json_t *frame, size_t at[CURATE_TASKS_MAX]);
 // The rows of options that are written so, for messages.
 #define CURATE_AT_END "faces.people, faces.names, categorize.embeddings, quality.report, pose.bvh"

@@ -87,7 +87,7 @@ static json_t *key_points(const json_t *r)
     return all;
 }
 
-// What the key points of a category are called, and which of them a line joins, counted from 1.
+// Names of a category's key points, and the pairs that a line joins, counted from 1.
 static void name_points(json_t *category, const struct track_kind *kind)
 {
     json_t *names = json_array(), *bones = json_array();

@@ -97,7 +97,7 @@ static int add_seen(struct curate_look *l, const struct seen *s)
     return TACHY_OK;
 }
 
-// Of near frames the nearest one is named, of equally near ones the first.
+// Names the nearest frame, or the first of several that are equally near.
 static int compare(struct curate_look *l, struct curate_record *r)
 {
     const struct seen own = {r->hash, r->digest, l->file, l->file->path, r->head.id};

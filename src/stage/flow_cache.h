@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 // Flow kept in a folder, in Middlebury's format: a .flo file for each pair of luma pictures, named by the digest of what both show.
-// The same flow from the CPU and a GPU has the same file. Several workers may use one.
+// CPU and GPU write and read the same files. Several workers may use one cache.
 
 struct flow_cache {
     char *folder; // NULL: nothing is kept

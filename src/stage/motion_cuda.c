@@ -229,7 +229,7 @@ static void tell(struct device_group *p, int pair, int item, const struct kept *
     tell_whole(p, item);
 }
 
-// Of pictures that are too small for a patch.
+// Results for pictures that are too small for a patch.
 static void tell_still(struct device_group *p, int item, const struct kept *k)
 {
     struct tachy_motion_stage *m = stage_of(p);

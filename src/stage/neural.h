@@ -98,11 +98,11 @@ struct neural_batch;
 int neural_batch_open(struct tachy_stage *st, int most, struct neural_batch **out);
 void neural_batch_run(struct neural_batch *b, struct tachy_stage *st, const struct tachy_piece pieces[], int n, int err[]);
 void neural_batch_close(struct neural_batch *b);
-// What the executor calls the stage with, if it is a batch's object; NULL: it is a worker's.
+// The batch, if the executor calls the stage with a batch's object; NULL if it calls it with a worker's.
 struct neural_batch *neural_batch_in(void *worker);
 
 // neural_cuda.c: the picture that networks have made of the item, in the memory of the worker that has it: 3 x *side x *side floats.
 // or a batch's. NULL: the mesh paints it.
 const void *neural_made(const struct device_group *p, const struct tachy_item *item, int *side);
-// What reads that picture is queued on the worker's stream: a batch's goes once it has been read.
+// Call this after the work that reads that picture is queued on the worker's stream. A batch's picture goes back when it has been read.
 int neural_read_made(const struct device_group *p, const struct tachy_item *item);

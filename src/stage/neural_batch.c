@@ -156,7 +156,7 @@ static int copy_there(const struct neural_batch *b, void *to, const void *from, 
     return tachy_cu_check(cu, status, b->log, "a copy");
 }
 
-// What the networks take, one picture after the other.
+// Queues copies of the networks' inputs, picture by picture.
 static int send(struct neural_batch *b, struct neural_item *const of[], int n)
 {
     float source[MOST][TACHY_KEYPOINTS][3], driving[MOST][TACHY_KEYPOINTS][3];

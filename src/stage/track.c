@@ -135,7 +135,7 @@ struct frame {
     struct track_item *found;
 };
 
-// Of the frame in hand and, while nothing is followed, of later ones. A later one whose run failed is looked at again in its turn.
+// Looks at the frame in hand and, while nothing is followed, at later ones. A later one whose run failed is looked at again in its turn.
 static int run_detector(const struct frame *f)
 {
     struct track_look look[BATCH_MOST];
