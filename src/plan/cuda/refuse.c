@@ -43,18 +43,11 @@ static const char *refuse_deconv(const struct tachy_node *n)
 static const char *refuse_axes(const struct tachy_node *n)
 {
     const bool *a = n->attr.reduce.axis;
-    int rank = n->in[0]->rank, first = 0, last = rank - 1;
-    if (n->out->rank != rank)
+    struct cuda_axes plain;
+    if (n->out->rank != n->in[0]->rank)
         return "a reduction that drops dimensions";
-    while (first < rank && !a[first])
-        first++;
-    while (last > first && !a[last])
-        last--;
-    for (int i = first; i <= last && i < rank; i++)
-        if (!a[i] && n->in[0]->shape[i] != 1)
-            return "axes that do not lie side by side";
-    bool torn = rank == 4 && ((a[0] && a[1] && !a[2]) || (a[1] && a[2] && !a[3]));
-    return torn ? "axes that do not lie side by side" : NULL;
+    bool torn = n->in[0]->rank == 4 && ((a[0] && a[1] && !a[2]) || (a[1] && a[2] && !a[3]));
+    return torn || !cuda_find_axes(n->in[0], a, &plain) ? "axes that do not lie side by side" : NULL;
 }
 
 // Kernels along an axis read floats; bytes become some (bytes.c).
