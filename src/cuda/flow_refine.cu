@@ -126,22 +126,21 @@ __device__ static void relax(const equation &e, float (*u)[TILE], float (*v)[TIL
     v[y][k] += RELAX * (e.i12 * a + e.i22 * b - v[y][k]);
 }
 
-// One round of a warp that began at `first`, from `from` to `to`. A thread has two neighbours in each of two rows. `last`: vectors that
-// the warp has changed too much go back to what they were.
-__global__ void __launch_bounds__(HALF *HALF) one_round(const __grid_constant__ params p, int first, int from, int to, bool last)
+typedef float tile[TILE][TILE];
+
+__device__ static void load(const params &p, const float *in_u, const float *in_v, int left, int top, tile &u, tile &v)
 {
-    __shared__ float u[TILE][TILE], v[TILE][TILE], s[TILE][TILE];
-    int pair = blockIdx.z, left = blockIdx.x * OUT - HALO, top = blockIdx.y * OUT - HALO;
-    int64_t bytes = pair * p.next;
-    const float *in_u = at<const float>(p.u[from], bytes), *in_v = at<const float>(p.v[from], bytes);
-    const float *u0 = at<const float>(p.u[first], bytes), *v0 = at<const float>(p.v[first], bytes);
     for (int y = threadIdx.y; y < TILE; y += HALF)
         for (int x = threadIdx.x; x < TILE; x += HALF) {
             int64_t i = (int64_t)min(max(top + y, 0), p.height - 1) * p.width + min(max(left + x, 0), p.width - 1);
             u[y][in_row(x)] = in_u[i];
             v[y][in_row(x)] = in_v[i];
         }
-    __syncthreads();
+}
+
+// Where the flow changes little its neighbours weigh much.
+__device__ static void weigh(const tile &u, const tile &v, tile &s)
+{
     for (int y = threadIdx.y; y < TILE; y += HALF)
         for (int x = 2 * threadIdx.x; x < 2 * (int)threadIdx.x + 2; x++) {
             if (x < 1 || x > TILE - 2 || y < 1 || y > TILE - 2)
@@ -151,6 +150,20 @@ __global__ void __launch_bounds__(HALF *HALF) one_round(const __grid_constant__ 
             float vx = 0.5f * (v[y][r] - v[y][l]), vy = 0.5f * (v[y + 1][k] - v[y - 1][k]);
             s[y][k] = SMOOTHNESS / sqrtf(ux * ux + uy * uy + vx * vx + vy * vy + ROBUST);
         }
+}
+
+// One round of a warp that began at `first`, from `from` to `to`. A thread has two neighbours in each of two rows. `last`: vectors that
+// the warp has changed too much go back to what they were.
+__global__ void __launch_bounds__(HALF *HALF) one_round(const __grid_constant__ params p, int first, int from, int to, bool last)
+{
+    __shared__ tile u, v, s;
+    int pair = blockIdx.z, left = blockIdx.x * OUT - HALO, top = blockIdx.y * OUT - HALO;
+    int64_t bytes = pair * p.next;
+    const float *in_u = at<const float>(p.u[from], bytes), *in_v = at<const float>(p.v[from], bytes);
+    const float *u0 = at<const float>(p.u[first], bytes), *v0 = at<const float>(p.v[first], bytes);
+    load(p, in_u, in_v, left, top, u, v);
+    __syncthreads();
+    weigh(u, v, s);
     __syncthreads();
     equation e[2][2];
     bool is[2][2];

@@ -150,6 +150,28 @@ template <typename T, int K> __device__ static inline void multiply_first(float 
     wgmma_commit();
 }
 
+// The second product of the 64 channels in `a`, onto d2; `first`: d2 begins with it.
+template <typename T, int N> __device__ static inline void multiply_second(float (&d2)[N / 2], const uint32_t (&a)[16], uint32_t weights, bool first)
+{
+    uint64_t b = tile_descriptor(weights);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        wgmma<T>(d2, a + 4 * k, b + 2 * k, !first || k);
+    wgmma_commit();
+}
+
+// The sums of the second product to its output. bias, a: room that the caller has.
+template <typename T, int N>
+__device__ static inline void store_second(const work &w, place &p, int pixel, float (&d2)[N / 2], float2 (&bias)[8], uint32_t (&a)[16])
+{
+#pragma unroll
+    for (int u = 0; u < N / 64; u++) {
+        take_bias(w.bias2, u * 64, p.lane, bias);
+        store_chunk<T, false>(&w.y2, w.act2, p, pixel, u * 64, *reinterpret_cast<float(*)[32]>(d2 + u * 32), bias, a);
+    }
+}
+
 template <typename T, int K, int N, bool ADDS> __device__ static void consume(const work &w, const shared &m, place p)
 {
     typedef layout<K, N> L;
@@ -195,12 +217,7 @@ template <typename T, int K, int N, bool ADDS> __device__ static void consume(co
             if (j + 1 < w.chunks)
                 barrier_wait(m.w1_full + 8 * one.s, one.phase);
             named_barrier(3 + p.group, CONSUMERS);
-            uint64_t b = tile_descriptor(m.w2 + two.s * L::W2);
-            wgmma_fence();
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-                wgmma<T>(d2, a + 4 * k, b + 2 * k, j || k);
-            wgmma_commit();
+            multiply_second<T, N>(d2, a, m.w2 + two.s * L::W2, j == 0);
             if (j + 1 < w.chunks)
                 multiply_first<T, K>(d1, x, m.w1 + one.s * L::W1);
             named_arrive(4 - p.group, CONSUMERS);
@@ -208,11 +225,7 @@ template <typename T, int K, int N, bool ADDS> __device__ static void consume(co
         }
         wgmma_wait<0>();
         release(m.w2_empty + 8 * (two.s ? two.s - 1 : L::SLOTS - 1));
-#pragma unroll
-        for (int u = 0; u < N / 64; u++) {
-            take_bias(w.bias2, u * 64, p.lane, bias);
-            store_chunk<T, false>(&w.y2, w.act2, p, pixel, u * 64, *reinterpret_cast<float(*)[32]>(d2 + u * 32), bias, a);
-        }
+        store_second<T, N>(w, p, pixel, d2, bias, a);
     }
     if (p.thread == 0)
         tma_store_read<0>(); // shared memory goes with the block
