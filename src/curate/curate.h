@@ -214,8 +214,8 @@ int curate_notes_finish(struct curate *c);
 // Adds the labels that the tasks found, such as a person's name, to the regions of the next line of results.jsonl. Call it after
 // curate_notes_finish(), with zeros in at[] before the first line.
 void curate_notes_label(const struct curate *c, json_t *frame, size_t at[CURATE_TASKS_MAX]);
-// The rows of options that are written so, for messages.
-#define CURATE_AT_END "faces.people, faces.names, categorize.embeddings, quality.report, pose.bvh"
+// For messages: all rows of options that are written so, "faces.people, quality.report".
+void curate_notes_rows(char *text, size_t size);
 
 // ledger.c: the folder of results. files.jsonl lists finished inputs; its last line gives the valid lengths of
 // results.jsonl and notes.bin.

@@ -147,6 +147,22 @@ static int check_foreign(const struct curate *c, bool anew)
     return err;
 }
 
+// The folder was begun with another value of this row.
+static int refuse(const struct curate *c, const char *key)
+{
+    const char *dir = c->ledger->dir;
+    char rows[256];
+    if (!strcmp(key, "images"))
+        return tachy_fail(c->log, TACHY_ERR_EXISTS, "%s has no pictures, which this run asks for; name another folder with -o, or start over "
+                          "with -y", dir);
+    if (strcmp(key, "notes") != 0)
+        return tachy_fail(c->log, TACHY_ERR_EXISTS, "%s holds results of other settings (%s); name another folder with -o, or start over "
+                          "with -y", dir, key);
+    curate_notes_rows(rows, sizeof(rows));
+    return tachy_fail(c->log, TACHY_ERR_EXISTS, "%s was begun with other tasks that write files about all inputs (%s); name another folder "
+                      "with -o, or start over with -y", dir, rows);
+}
+
 static int check_settings(const struct curate *c, bool anew)
 {
     char *path = path_of(c->ledger, "job.json"), *old = NULL, *text = NULL;
@@ -158,15 +174,8 @@ static int check_settings(const struct curate *c, bool anew)
         before = err == TACHY_OK ? json_loads(old, 0, NULL) : NULL;
         json_t *settings = json_object_get(before, "settings");
         const char *key = settings ? difference(settings, json_object_get(now, "settings")) : "job.json";
-        if (err == TACHY_OK && key && !strcmp(key, "images"))
-            err = tachy_fail(c->log, TACHY_ERR_EXISTS, "%s has no pictures, which this run asks for; name another folder with -o, or "
-                             "start over with -y", c->ledger->dir);
-        else if (err == TACHY_OK && key && !strcmp(key, "notes"))
-            err = tachy_fail(c->log, TACHY_ERR_EXISTS, "%s was begun with other tasks that write files about all inputs (%s); name another "
-                             "folder with -o, or start over with -y", c->ledger->dir, CURATE_AT_END);
-        else if (err == TACHY_OK && key)
-            err = tachy_fail(c->log, TACHY_ERR_EXISTS, "%s holds results of other settings (%s); name another folder with -o, or start over "
-                             "with -y", c->ledger->dir, key);
+        if (err == TACHY_OK && key)
+            err = refuse(c, key);
     } else if (err == TACHY_OK && (err = check_foreign(c, anew)) == TACHY_OK) {
         text = json_dumps(now, JSON_INDENT(2));
         err = text ? tachy_write_file(path, text, strlen(text), c->log) : TACHY_ERR_NOMEM;

@@ -21,6 +21,27 @@ struct written {
 
 static const char NAMES[] = "faces.names"; // the only file that is read as well
 
+static bool takes_notes(const struct tachy_option *o)
+{
+    for (int i = 0; o->at_end && tachy_tasks[i]; i++)
+        if (tachy_task_takes(tachy_tasks[i], o->path))
+            return true;
+    return false;
+}
+
+void curate_notes_rows(char *text, size_t size)
+{
+    const char *comma = "";
+    *text = '\0';
+    for (const struct tachy_option *o = tachy_options(); o->path; o++) {
+        size_t n = strlen(text);
+        if (!takes_notes(o))
+            continue;
+        snprintf(text + n, size - n, "%s%s", comma, o->path);
+        comma = ", ";
+    }
+}
+
 static char *absolute(const char *path)
 {
     char *cwd = *path == '/' ? NULL : getcwd(NULL, 0), *all = *path == '/' || !cwd ? strdup(path) : tachy_asprintf("%s/%s", cwd, path);
@@ -169,7 +190,9 @@ int curate_notes_finish(struct curate *c)
     if (!c->notes)
         return TACHY_OK;
     if (c->shards) {
-        tachy_msg(c->log, TACHY_LOG_INFO, "files about all inputs (" CURATE_AT_END ") come when the merged folder is given to this job");
+        char rows[256];
+        curate_notes_rows(rows, sizeof(rows));
+        tachy_msg(c->log, TACHY_LOG_INFO, "files about all inputs (%s) come when the merged folder is given to this job", rows);
         return TACHY_OK;
     }
     int err = read_written(c, &last);
