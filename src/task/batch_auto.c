@@ -98,8 +98,10 @@ int tachy_batch_of_task(const char *name, const tachy_settings *s, int *best, co
 {
     tachy_task *t = NULL;
     struct network n = {.log = log};
+    struct tachy_log errors = log ? *log : (struct tachy_log){0};
+    errors.max_level = TACHY_LOG_ERR; // the task that runs afterwards says the rest
     *best = 1;
-    int err = tachy_task_make(&t, name, TACHY_TASK_RUNS, s, log);
+    int err = tachy_task_make(&t, name, TACHY_TASK_RUNS, s, &errors);
     for (int i = 0; err == TACHY_OK && i < t->nb_stages; i++)
         if (!strcmp(t->stage[i]->ops->name, "preprocess"))
             n.infer = tachy_stage_priv(t->stage[i]);

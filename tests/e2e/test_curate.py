@@ -276,6 +276,11 @@ class Curate(common.Case):
         self.assertGreater(np.abs(want(32) - want(64)).max(), 0.02)
         self.assertEqual(said.count("--fast-mode: model free sees pictures of 32x32, not of 64x64"), 1)
         self.assertEqual(said.count("--fast-mode: model face takes pictures of 128x128 only"), 1)
+        found, again = got(free, "auto", "--fast-mode", "--batch", "auto")
+        np.testing.assert_allclose(found, fast, atol=1e-5)
+        for line in said.splitlines():
+            if "--fast-mode" in line:
+                self.assertEqual(again.count(line), 1, line)
         whole, _ = got(fixed, "fixed")
         fast, said = got(fixed, "fixed-fast", "--fast-mode")
         np.testing.assert_array_equal(fast, whole)
