@@ -40,14 +40,17 @@ static int wanted_decoders(const struct run_readers *r, int asked)
 
 static bool divides(tachy_source *s) { return s->ops->divides && s->ops->divides(s); }
 
-bool run_readers_could_be_more(const struct run_readers *r)
+static bool could_be_more(const struct run_readers *r, bool max_frames)
 {
     const struct tachy_source_params *p = &r->source->params;
     // If several were requested and there is one, the input is not suitable.
     bool refused = r->nb == 1 && wanted_decoders(r, p->decoders) > 1;
-    return !one_decoder(r) && !refused && divides(r->source) && p->every_nth <= 1 && !p->max_frames &&
+    return !one_decoder(r) && (!refused || p->max_frames) && divides(r->source) && p->every_nth <= 1 && !p->max_frames == !max_frames &&
            r->nb < TACHY_MIN(tachy_cpu_count(), READERS_MAX);
 }
+
+bool run_readers_could_be_more(const struct run_readers *r) { return could_be_more(r, false); }
+bool run_readers_are_cut_short(const struct run_readers *r) { return could_be_more(r, true); }
 
 int run_readers_open(struct run_readers *r, tachy_source *source, tachy_stream *stream,
                      struct tachy_profile *profile, const struct tachy_log *log)

@@ -56,6 +56,8 @@ int run_readers_open(struct run_readers *r, tachy_source *source, tachy_stream *
 // After it: whether more decoders than there are could be had with the same output, one a core at
 // most.
 bool run_readers_could_be_more(const struct run_readers *r);
+// Whether they could be had without max_frames.
+bool run_readers_are_cut_short(const struct run_readers *r);
 // From now on `n` threads read, 1..nb. Frames and their order stay the same: the others leave what they have begun to them.
 // Any thread.
 void run_readers_set(struct run_readers *r, int n);

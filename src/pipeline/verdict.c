@@ -65,11 +65,11 @@ static void read_batches(struct tachy_verdict_in *in, const tachy_stream *s)
 }
 
 // Seconds in which reading was held back: it waited for room, or the input had ended.
-static double held_back_s(const struct run_readers *r)
+static void read_held_back(struct tachy_verdict_in *in, const struct run_readers *r)
 {
     uint64_t end = atomic_load(&r->end_ns);
-    double waited = (double)tachy_ticks_ns(atomic_load(&r->push_ticks)) * 1e-9 / TACHY_MAX(atomic_load(&r->active), 1);
-    return waited + (end ? (double)(tachy_now_ns() - end) * 1e-9 : 0);
+    in->ended_s = end ? (double)(tachy_now_ns() - end) * 1e-9 : 0;
+    in->held_back_s = (double)tachy_ticks_ns(atomic_load(&r->push_ticks)) * 1e-9 / TACHY_MAX(atomic_load(&r->active), 1) + in->ended_s;
 }
 
 void run_verdict(const struct run *r, double paused_s, double cpu_s, struct tachy_summary *s)
@@ -81,17 +81,20 @@ void run_verdict(const struct run *r, double paused_s, double cpu_s, struct tach
         .seconds = s->seconds > 0 ? s->seconds : 1e-9,
         .frames = s->frames,
         .cores = s->cores,
-        .held_back_s = held_back_s(&r->readers),
+        .sheds = live_stream_policy(r->live),
         .starved_s = TACHY_MAX((double)tachy_ticks_ns(atomic_load(&r->starved_ticks)) * 1e-9 - paused_s, 0.0),
         .pace_s = (double)r->p->source->pace_ns * 1e-9,
         .read_s = (double)r->p->source->read_ns * 1e-9,
         .write_s = (double)r->p->sink->write_ns * 1e-9,
         .process_cpu_s = cpu_s,
         .more_decoders = run_readers_could_be_more(&r->readers),
+        .cut_short = run_readers_are_cut_short(&r->readers),
+        .nvdec = atomic_load(&r->p->source->nvdec),
         .faster_output = r->p->sink->faster,
         .every_nth = r->p->source->params.every_nth,
         .max_bytes = r->p->max_bytes,
     };
+    read_held_back(&in, &r->readers);
     read_stages(&in, r, s);
     read_system(&in, &r->before);
     read_batches(&in, r->stream);

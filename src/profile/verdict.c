@@ -101,6 +101,16 @@ static struct waits waits_of(const struct tachy_verdict_in *in)
     };
 }
 
+bool verdict_source_leads(const struct tachy_verdict_in *in)
+{
+    const struct verdict_stage *s = &in->source, *w = &in->work;
+    const struct waits is = waits_of(in);
+    const double reading = TACHY_MAX(in->seconds - in->ended_s, 0.0), asleep = w->busy_s - w->cpu_s - w->queued_s;
+    return (is.idle <= is.held || verdict_cores_busy(in)) && in->process_cpu_s < 0.85 * in->cores * in->seconds &&
+           asleep >= 0.3 * w->busy_s && !in->sheds && in->ended_s <= 0.15 * in->seconds &&
+           s->busy_s - s->queued_s >= 0.9 * reading * TACHY_MAX(s->threads, 1);
+}
+
 static bool batch_is_small(const struct tachy_verdict_in *in)
 {
     double fill = (double)in->batch.items / (double)TACHY_MAX(in->batch.runs, 1);
@@ -137,6 +147,11 @@ static enum tachy_limit limit_of_cores(const struct tachy_verdict_in *in, int *s
     return limit_of_step(in, *step);
 }
 
+static enum tachy_limit limit_of_source(const struct tachy_verdict_in *in)
+{
+    return in->read_s >= 0.5 * in->source.busy_s ? TACHY_LIMIT_DISK : TACHY_LIMIT_DECODE;
+}
+
 static bool is_hot(const struct tachy_verdict_in *in)
 {
     double cpu = in->process_cpu_s;
@@ -157,6 +172,8 @@ static enum tachy_limit choose(const struct tachy_verdict_in *in, int *step)
         return TACHY_LIMIT_THERMAL;
     if (in->pace_s >= 0.5 * in->source.busy_s && in->pace_s >= 0.3 * in->seconds && w.held < 0.3)
         return TACHY_LIMIT_SOURCE_RATE;
+    if (verdict_source_leads(in))
+        return limit_of_source(in);
     if (verdict_cores_busy(in))
         return limit_of_cores(in, step);
     // Everybody waits: for room, and the workers not for a core to go on. An encoder that looks ahead takes frames at once
@@ -174,7 +191,7 @@ static enum tachy_limit choose(const struct tachy_verdict_in *in, int *step)
     if (in->order_s >= 0.8 * in->seconds)
         return TACHY_LIMIT_ONE_CORE;
     if (w.held <= w.starved)
-        return in->read_s >= 0.5 * in->source.busy_s ? TACHY_LIMIT_DISK : TACHY_LIMIT_DECODE;
+        return limit_of_source(in);
     return in->write_s >= 0.5 * in->sink.busy_s ? TACHY_LIMIT_DISK : TACHY_LIMIT_ENCODE;
 }
 

@@ -27,6 +27,8 @@ struct tachy_verdict_in {
                                  // the workers run it
     double work_queued_s; // the workers' queued time, also between their steps
     double held_back_s; // the source's thread waited for room, or had no more to read
+    double ended_s;     // of that: it had no more to read
+    bool sheds;         // the source is never held back: frames that find no room are dropped
     double starved_s;   // the sink's thread waited for a result
     double step_busy_s[TACHY_MAX_STEPS]; // by step, all threads together
     double order_s;       // of the workers' busy time: what goes frame by frame, in the busiest of such parts
@@ -41,6 +43,8 @@ struct tachy_verdict_in {
     double clock_mhz, clock_max_mhz; // now, and what the processor may reach
     int64_t throttled;       // times that it was slowed down to stay cool
     bool more_decoders;      // the input can be decoded by more decoders side by side than it was
+    bool cut_short;          // --max-frames leaves one decoder
+    bool nvdec;              // a GPU decodes: more threads do not help
     const char *faster_output; // what would make the output cheaper to encode; NULL: nothing that the sink knows
     int every_nth;           // of the input's frames are read; 0: all
     int64_t max_bytes;       // bound of the frames in flight, for the words
@@ -57,11 +61,14 @@ void tachy_verdict(struct tachy_verdict *v, const struct tachy_verdict_in *in);
 
 // True if the workers run this step.
 bool verdict_is_work(const struct tachy_verdict_in *in, int step);
+// True if the source reads all the time and waits for nobody, while the workers look busy because they sleep in their steps: they
+// may be waiting for each other's turn on a device.
+bool verdict_source_leads(const struct tachy_verdict_in *in);
 // verdict_gain.c: CPU time of a step, including that of codec threads.
 double verdict_cpu_of(const struct tachy_verdict_in *in, int step);
 // True if this process wanted more cores than there are.
 bool verdict_cores_busy(const struct tachy_verdict_in *in);
-// End-to-end speed-up if the limit v->limit of v->step vanished, >= 1.
+// End-to-end speed-up if the limit v->limit of v->step vanished, >= 1; 0: not known.
 double verdict_gain(const struct tachy_verdict_in *in, const struct tachy_verdict *v);
 // verdict_words.c: words, evidence and remedy for v->limit, v->step and v->expected_gain.
 void verdict_words(struct tachy_verdict *v, const struct tachy_verdict_in *in);

@@ -197,7 +197,9 @@ static void remove_limit(struct tachy_verdict_in *in, const struct tachy_verdict
 
 double verdict_gain(const struct tachy_verdict_in *in, const struct tachy_verdict *v)
 {
-    bool busy = verdict_cores_busy(in);
+    bool busy = verdict_cores_busy(in), source = v->limit == TACHY_LIMIT_DECODE || v->limit == TACHY_LIMIT_DISK;
+    if (source && verdict_source_leads(in)) // what the workers could do is not known
+        return 0;
     double period = in->seconds / (double)in->frames, cores = cores_for(in, busy);
     double now = bound(in, cores, busy);
     if (v->limit == TACHY_LIMIT_MEMORY) {

@@ -41,7 +41,10 @@ static void words_of_step(struct tachy_verdict *v, const struct tachy_verdict_in
         snprintf(cores, sizeof(cores), in->cores == 1 ? "The core is" : "Both cores are");
     else
         snprintf(cores, sizeof(cores), "All %d cores are", in->cores);
-    if (verdict_cores_busy(in))
+    if (v->limit == TACHY_LIMIT_DECODE && verdict_source_leads(in))
+        snprintf(v->words, n, "Bottleneck: decoding. It was busy %.0f %% of the time, and there was room for its frames.",
+                 percent(in->source.busy_s, in->seconds * TACHY_MAX(in->source.threads, 1)));
+    else if (verdict_cores_busy(in))
         snprintf(v->words, n, "Bottleneck: %s. %s busy; this run uses %.0f %% of the CPU, %s %.0f %% of that.", name, cores,
                  cores_percent(in), name, percent(verdict_cpu_of(in, v->step), in->process_cpu_s));
     else if (v->limit == TACHY_LIMIT_DECODE)
@@ -173,11 +176,15 @@ static void advise_workers(struct tachy_verdict *v, const struct tachy_verdict_i
 
 static void advise_decoding(struct tachy_verdict *v, const struct tachy_verdict_in *in)
 {
-    if (verdict_cores_busy(in))
+    const int n = TACHY_MIN(in->cores, TACHY_THREADS_MAX);
+    if (verdict_cores_busy(in) && !verdict_source_leads(in))
         advise(v, "an input that is cheaper to decode");
+    else if (in->more_decoders)
+        advise(v, "more decoders side by side (--decoders %d)", n);
+    else if (in->nvdec)
+        advise(v, in->cut_short ? "several decoders side by side, which --max-frames rules out" : "an input that is cheaper to decode");
     else
-        advise(v, "%s %d)", in->more_decoders ? "more decoders side by side (--decoders" : "more decoder threads (--decode-threads",
-               TACHY_MIN(in->cores, TACHY_THREADS_MAX));
+        advise(v, "more decoder threads (--decode-threads %d)", n);
 }
 
 static void advise_memory(struct tachy_verdict *v, const struct tachy_verdict_in *in)
@@ -297,5 +304,8 @@ void verdict_words(struct tachy_verdict *v, const struct tachy_verdict_in *in)
     add_special(v, in);
     add_stages(v, in);
     double ms = 1e3 * in->seconds / (double)in->frames;
-    add(v, "a frame every %.3f ms; without this limit every %.3f ms", ms, ms / v->expected_gain);
+    if (v->expected_gain > 0)
+        add(v, "a frame every %.3f ms; without this limit every %.3f ms", ms, ms / v->expected_gain);
+    else
+        add(v, "a frame every %.3f ms", ms);
 }
