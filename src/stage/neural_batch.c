@@ -5,16 +5,17 @@
 
 #include <stdlib.h>
 
-// Pictures of several items, of one stream or many, that networks make on a device in one run. Items come together while the run
-// before is on the device; engines are for powers of two, so five make runs of four and one. The host waits for what it queues, so an
-// item's picture is there, in memory of its own, when the item goes on.
+// Pictures of several items, of one stream or many, that a network makes on a device in one run. Items come together while the run
+// before is on the device; engines are for powers of two, so five make runs of four and one. The network that warps fills the GPU with
+// one picture and takes them one by one. The host waits for what it queues, so an item's picture is there, in memory of its own, when
+// the item goes on.
 
-enum { MOST = 64, SIZES = 7 };
+enum { MOST = 32, SIZES = 6 }; // a plan keeps so many captured runs (CUDA_GRAPHS), and `warp` needs one for each picture
 
-// Engines for several pictures at once; `warp` as in neural_maker.
-struct engines {
+// An engine of `make` for several pictures at once.
+struct sized {
     int pictures;
-    tachy_engine *warp, *make;
+    tachy_engine *engine;
 };
 
 struct neural_batch {
@@ -25,7 +26,7 @@ struct neural_batch {
     cuda_stream stream;
     cuda_event done;
     struct neural_maker one; // its tensors are the first picture's
-    struct engines size[SIZES]; // the most first
+    struct sized size[SIZES];   // the most first
     int nb_sizes, most;
     struct tachy_block warp, make; // tensors
     tachy_frame_pool *pictures;    // what frames hold is rows of floats, one after the other
@@ -38,12 +39,6 @@ struct neural_batch *neural_batch_in(void *worker)
     return b && !b->g ? b : NULL; // what a worker has begins with the worker, or with its devices
 }
 
-static void close_engines(struct engines *e)
-{
-    tachy_engine_close(&e->warp);
-    tachy_engine_close(&e->make);
-}
-
 void neural_batch_close(struct neural_batch *b)
 {
     bool in = tachy_device_enter(&b->gpu->device, NULL) == TACHY_OK;
@@ -51,7 +46,7 @@ void neural_batch_close(struct neural_batch *b)
         b->gpu->device.cu->stream_wait(b->stream);
     tachy_gpu_timer_close(&b->times);
     for (int i = 0; i < b->nb_sizes; i++)
-        close_engines(&b->size[i]);
+        tachy_engine_close(&b->size[i].engine);
     neural_maker_close(&b->one);
     tachy_memory_give(b->memory, &b->warp);
     tachy_memory_give(b->memory, &b->make);
@@ -71,15 +66,11 @@ void neural_batch_close(struct neural_batch *b)
 static int open_sizes(struct neural_batch *b, int most, const struct tachy_engine_setup *setup)
 {
     for (int n = TACHY_MIN(most, (int)MOST), next; n > 1; n = next) {
-        struct engines e = {.pictures = n};
-        int err = b->one.warp.engine ? family_net_open_batch(&b->one.warp, n, setup, &e.warp) : TACHY_OK;
-        if (err == TACHY_OK)
-            err = family_net_open_batch(&b->one.make, n, setup, &e.make);
+        struct sized e = {.pictures = n};
+        int err = family_net_open_batch(&b->one.make, n, setup, &e.engine);
         if (err == TACHY_OK)
             b->size[b->nb_sizes++] = e;
-        else
-            close_engines(&e);
-        if (err < 0 && err != TACHY_ERR_NOMEM)
+        else if (err != TACHY_ERR_NOMEM)
             return err;
         for (next = 1; 2 * next < n;)
             next *= 2;
@@ -106,11 +97,13 @@ static int open_all(struct neural_batch *b, const struct neural *n, int most, st
         err = open_sizes(b, most, &setup);
     if (err < 0)
         return err;
-    neural_warps(&b->one)->lent = -1; // features of several portraits are copied to one place
     if (b->one.warp.engine) {
+        b->one.warp.in[b->one.feature].mem = TACHY_DEVICE;
         b->one.make.lent = 0;
         err = neural_tensors_there(&(struct neural_place){b->memory, device->mem, ordinal, b->log}, &b->one.warp, b->most, &b->warp);
         b->one.make.in[0] = b->one.warp.out[0];
+    } else {
+        b->one.make.lent = -1; // features of several portraits are copied to one place
     }
     if (err == TACHY_OK)
         err = neural_tensors_there(&(struct neural_place){b->memory, device->mem, ordinal, b->log}, &b->one.make, b->most, &b->make);
@@ -156,34 +149,42 @@ static int copy_there(const struct neural_batch *b, void *to, const void *from, 
     return tachy_cu_check(cu, status, b->log, "a copy");
 }
 
-// Queues copies of the networks' inputs, picture by picture.
-static int send(struct neural_batch *b, struct neural_item *const of[], int n)
+// Queues what the network that takes keypoints needs for picture `i`. One that warps has one picture per run.
+static int send(struct neural_batch *b, const struct neural_item *of, int i)
 {
-    float source[MOST][TACHY_KEYPOINTS][3], driving[MOST][TACHY_KEYPOINTS][3];
-    const struct family_net *warp = neural_warps(&b->one);
-    const struct tachy_tensor *feature = &warp->in[b->one.feature];
-    const size_t bytes = (size_t)n * sizeof(source[0]);
-    int err = TACHY_OK;
-    for (int i = 0; i < n && err == TACHY_OK; i++) {
-        memcpy(source[i], of[i]->look->placed, sizeof(source[i]));
-        memcpy(driving[i], of[i]->placed, sizeof(driving[i]));
-        err = neural_stitch(&b->one, of[i]->look, driving[i]);
-        if (err == TACHY_OK)
-            err = copy_there(b, device_picture(feature, i).data, of[i]->features, tachy_tensor_bytes(feature), false);
-    }
+    struct family_net *warp = neural_warps(&b->one);
+    struct tachy_tensor *feature = &warp->in[b->one.feature];
+    const int slot = b->one.warp.engine ? 0 : i;
+    float driving[TACHY_KEYPOINTS][3];
+    memcpy(driving, of->placed, sizeof(driving));
+    int err = neural_stitch(&b->one, of->look, driving);
+    if (err == TACHY_OK && b->one.warp.engine)
+        feature->data = of->features;
+    else if (err == TACHY_OK)
+        err = copy_there(b, device_picture(feature, slot).data, of->features, tachy_tensor_bytes(feature), false);
     if (err == TACHY_OK)
-        err = copy_there(b, warp->in[b->one.source].data, source, bytes, true);
-    return err < 0 ? err : copy_there(b, warp->in[b->one.driving].data, driving, bytes, true);
+        err = copy_there(b, device_picture(&warp->in[b->one.source], slot).data, of->look->placed, sizeof(of->look->placed), true);
+    return err < 0 ? err : copy_there(b, device_picture(&warp->in[b->one.driving], slot).data, driving, sizeof(driving), true);
 }
 
-static int run_net(const struct family_net *n, tachy_engine *engine, int pictures)
+// Queues the run of the network that warps for picture `i`.
+static int warp_one(struct neural_batch *b, int i)
 {
+    const struct family_net *warp = &b->one.warp;
+    struct tachy_tensor out = device_picture(&warp->out[0], i);
+    return tachy_engine_run(warp->engine, warp->in, &out);
+}
+
+// Queues the run of the network that makes the pictures.
+static int make_all(struct neural_batch *b, tachy_engine *engine, int pictures)
+{
+    const struct family_net *make = &b->one.make;
     struct tachy_tensor in[TACHY_MAX_IO], out[TACHY_MAX_IO];
-    memcpy(in, n->in, sizeof(in));
-    memcpy(out, n->out, sizeof(out));
-    for (int i = 0; i < n->nb_in; i++)
+    memcpy(in, make->in, sizeof(in));
+    memcpy(out, make->out, sizeof(out));
+    for (int i = 0; i < make->nb_in; i++)
         in[i].shape[0] = pictures;
-    for (int i = 0; i < n->nb_out; i++)
+    for (int i = 0; i < make->nb_out; i++)
         out[i].shape[0] = pictures;
     return tachy_engine_run(engine, in, out);
 }
@@ -204,14 +205,17 @@ static int hand_out(struct neural_batch *b, struct neural_item *const of[], int 
 // Queues the largest run that is not larger than `n`; returns its pictures, or a negative code.
 static int queue_run(struct neural_batch *b, struct neural_item *const of[], int n)
 {
-    struct engines e = {1, b->one.warp.engine, b->one.make.engine};
+    struct sized e = {1, b->one.make.engine};
+    int err = TACHY_OK;
     for (int k = b->nb_sizes - 1; k >= 0; k--)
         e = b->size[k].pictures <= n ? b->size[k] : e;
-    int err = send(b, of, e.pictures);
-    if (err == TACHY_OK && e.warp)
-        err = run_net(&b->one.warp, e.warp, e.pictures);
+    for (int i = 0; i < e.pictures && err == TACHY_OK; i++) {
+        err = send(b, of[i], i);
+        if (err == TACHY_OK && b->one.warp.engine)
+            err = warp_one(b, i);
+    }
     if (err == TACHY_OK)
-        err = run_net(&b->one.make, e.make, e.pictures);
+        err = make_all(b, e.engine, e.pictures);
     if (err == TACHY_OK)
         err = hand_out(b, of, e.pictures);
     return err < 0 ? err : e.pictures;
