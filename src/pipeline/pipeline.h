@@ -183,6 +183,7 @@ struct tachy_stream {
 
     // Under the pipeline's lock.
     int busy; // items in queues and with workers
+    int waiting[2][1 + TACHY_MAX_GPUS]; // items in the queues `composite` and `infer`, by place
     _Atomic int to_infer, to_composite; // read without it
     bool leaving;
     uint64_t sampled, sampled_memory; // last sample, and last one with the process's memory, ticks
@@ -198,8 +199,9 @@ enum {
 
 // One item in a queue.
 struct pipeline_job {
-    struct tachy_stream *stream;
+    struct tachy_stream *stream; // NULL: it has been taken
     int64_t seq;
+    int place; // of its picture: 0: the host's memory, else a GPU's, 1 + ordinal
 };
 
 struct pipeline_queue {
@@ -281,7 +283,7 @@ int pipeline_bind_worker(struct pipeline_bind *b, int index, void *const **worke
 
 int pipeline_queue_reserve(struct tachy_pipeline *p, int64_t items);
 // Adds a job and wakes a worker if one is needed.
-void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job);
+void pipeline_queue_add(tachy_stream *s, int64_t seq);
 // Takes up to `most` jobs, composites first or in turns, or groups of those that go through their steps together; returns
 // their number, at most PIPELINE_BATCH.
 int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int most);

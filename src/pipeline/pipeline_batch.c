@@ -50,7 +50,7 @@ static void item_back(tachy_stream *s, int64_t seq)
     pthread_mutex_lock(&p->lock);
     leaving = s->leaving;
     if (!leaving)
-        pipeline_queue_add(p, &(struct pipeline_job){s, seq});
+        pipeline_queue_add(s, seq);
     else
         pipeline_give_up(s, slot);
     if (--s->busy == 0 && leaving)

@@ -42,11 +42,26 @@ static _Atomic int *jobs_of(tachy_stream *s, bool infer) { return infer ? &s->to
 
 static int group_of(const struct tachy_pipeline *p, const tachy_stream *s) { return TACHY_MIN(p->group, s->group); }
 
-// True if the stream that is next there has a whole group.
+// The stream's jobs in the queue whose pictures are in the same place.
+static int *waiting_of(tachy_stream *s, bool infer, int place) { return &s->waiting[infer][place]; }
+
+static void add_job(const struct pipeline_job *job, bool infer, int n)
+{
+    add_to(jobs_of(job->stream, infer), n);
+    *waiting_of(job->stream, infer, job->place) += n;
+}
+
+static int place_of(const struct pipeline_slot *slot)
+{
+    const tachy_frame *f = slot->item.in ? slot->item.in : &slot->item.head;
+    return f->mem == TACHY_DEVICE ? 1 + TACHY_CLAMP(f->device, 0, TACHY_MAX_GPUS - 1) : 0;
+}
+
+// True if the stream that is next there has a whole group where its next picture is.
 static bool is_whole(const struct tachy_pipeline *p, const struct pipeline_queue *q)
 {
-    tachy_stream *s = count(q) ? at(q, q->head)->stream : NULL;
-    return s && atomic_load_explicit(jobs_of(s, q == &p->infer), memory_order_relaxed) >= group_of(p, s);
+    const struct pipeline_job *first = count(q) ? at(q, q->head) : NULL;
+    return first && *waiting_of(first->stream, q == &p->infer, first->place) >= group_of(p, first->stream);
 }
 
 bool pipeline_queue_whole(const struct tachy_pipeline *p) { return is_whole(p, &p->infer) || is_whole(p, &p->composite); }
@@ -66,16 +81,18 @@ void pipeline_queue_wake(struct tachy_pipeline *p)
     }
 }
 
-void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job)
+void pipeline_queue_add(tachy_stream *s, int64_t seq)
 {
-    tachy_stream *s = job->stream;
-    bool late = pipeline_slot(s, job->seq)->span > 0;
+    struct tachy_pipeline *p = s->pipeline;
+    const struct pipeline_slot *slot = pipeline_slot(s, seq);
+    const bool late = slot->span > 0;
+    const struct pipeline_job job = {s, seq, place_of(slot)};
     struct pipeline_queue *q = late ? &p->composite : &p->infer;
-    *at(q, q->tail++) = *job;
+    *at(q, q->tail++) = job;
     s->busy++;
-    add_to(jobs_of(s, !late), 1);
+    add_job(&job, !late, 1);
     atomic_fetch_add(&p->ready, 1);
-    if (!p->resting || atomic_load(jobs_of(s, !late)) % group_of(p, s) == 0) // who rests is woken once for a group
+    if (!p->resting || *waiting_of(s, !late, job.place) % group_of(p, s) == 0) // who rests is woken once for a group
         pipeline_queue_wake(p);
 }
 
@@ -83,7 +100,7 @@ static void take_one(struct tachy_pipeline *p, struct pipeline_queue *q, struct 
 {
     bool infer = q == &p->infer;
     *out = *at(q, q->head++);
-    add_to(jobs_of(out->stream, infer), -1);
+    add_job(out, infer, -1);
     p->took_composite = !infer;
 }
 
@@ -99,6 +116,31 @@ static int take_single(struct tachy_pipeline *p, struct pipeline_job *out, int m
     return n;
 }
 
+// Takes up to `limit` jobs of the stream that is next and whose pictures are where its next one is: those of several GPUs would make a run
+// each. Others' jobs there that are between come along. `n` jobs are in out[] before; returns how many are after.
+static int take_group(struct tachy_pipeline *p, struct pipeline_queue *q, struct pipeline_job *out, int n, int limit, int most)
+{
+    const struct pipeline_job first = *at(q, q->head);
+    uint32_t end = q->head;
+    for (int own = 0; own < limit && n < PIPELINE_BATCH && end != q->tail; end++) {
+        struct pipeline_job *job = at(q, end);
+        if (job->place != first.place)
+            continue;
+        if (n >= most && job->stream->group <= 1)
+            break;
+        own += job->stream == first.stream;
+        add_job(job, q == &p->infer, -1);
+        out[n++] = *job;
+        job->stream = NULL;
+    }
+    uint32_t to = end;
+    for (uint32_t from = end; from != q->head;)
+        if (at(q, --from)->stream)
+            *at(q, --to) = *at(q, from);
+    q->head = to;
+    return n;
+}
+
 // The worker's share of what there is to composite, so that pull keeps up, and a group to infer. A part of a group stays if the
 // other queue has a whole one, or if it would wait for what another worker infers: a network takes as long for it.
 static int take_groups(struct tachy_pipeline *p, struct pipeline_job *out, int most)
@@ -111,13 +153,8 @@ static int take_groups(struct tachy_pipeline *p, struct pipeline_job *out, int m
         struct pipeline_queue *q = queues[i];
         if (!is_whole(p, q) && (whole || (n && p->inferring)))
             continue;
-        const tachy_stream *first = count(q) ? at(q, q->head)->stream : NULL; // others' jobs that are between come along
-        for (int own = 0; own < limits[i] && n < PIPELINE_BATCH && count(q);) {
-            if (n >= most && at(q, q->head)->stream->group <= 1)
-                break;
-            own += at(q, q->head)->stream == first;
-            take_one(p, q, &out[n++]);
-        }
+        if (count(q))
+            n = take_group(p, q, out, n, limits[i], most);
     }
     return n;
 }
@@ -139,7 +176,7 @@ static void purge(struct tachy_pipeline *p, struct pipeline_queue *q, const tach
             continue;
         }
         job.stream->busy--;
-        add_to(jobs_of(job.stream, q == &p->infer), -1);
+        add_job(&job, q == &p->infer, -1);
         atomic_fetch_sub(&p->ready, 1);
     }
     q->tail = to;

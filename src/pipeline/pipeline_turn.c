@@ -80,7 +80,7 @@ static void look(tachy_stream *s, int k)
 {
     int64_t seq;
     if (pipeline_turn_claim(s, k, &seq, 1))
-        pipeline_queue_add(s->pipeline, &(struct pipeline_job){s, seq});
+        pipeline_queue_add(s, seq);
 }
 
 void pipeline_turn_look_all(tachy_stream *s)
@@ -125,7 +125,7 @@ void pipeline_turn_leave(tachy_stream *s, const int64_t seq[], int n)
     for (int i = 0; i < n; i++) {
         atomic_store(&pipeline_slot(s, seq[i])->state, ordered ? SLOT_PARKED : SLOT_READY);
         if (!ordered && !s->leaving)
-            pipeline_queue_add(s->pipeline, &(struct pipeline_job){s, seq[i]});
+            pipeline_queue_add(s, seq[i]);
     }
     if (ordered)
         look(s, k);
@@ -167,7 +167,7 @@ void pipeline_gate_open(tachy_stream *s)
             continue;
         atomic_store(&slot->state, SLOT_READY);
         atomic_fetch_sub(&s->nb_gated, 1);
-        pipeline_queue_add(s->pipeline, &(struct pipeline_job){s, n});
+        pipeline_queue_add(s, n);
     }
     if (!later)
         s->gate_from = TACHY_MAX(s->gate_from, limit);

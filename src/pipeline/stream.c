@@ -125,7 +125,7 @@ static int publish(tachy_stream *s, int64_t seq, bool hole)
         if (seq >= atomic_load_explicit(&s->next_push, memory_order_relaxed))
             atomic_store(&s->next_push, seq + 1);
         if (state == SLOT_READY)
-            pipeline_queue_add(p, &(struct pipeline_job){s, seq});
+            pipeline_queue_add(s, seq);
         else
             pipeline_turn_look_all(s);
         if (s->sample_prof && s->sample_prof->samples)

@@ -14,6 +14,7 @@ struct way {
     int workers, streams, eyes, frames, devices;
     bool flat;
     int batch; // pictures a run of the host's engine; 0: one
+    bool mixed; // frames of several devices come in turn, as of many decoders
 };
 
 enum { CARDS = 3, IN_A_ROW = 7 }; // frames on one device
@@ -30,7 +31,7 @@ static void *feed_main(void *arg)
     struct guest *g = arg;
     for (int i = 0; i < g->way->frames; i++) {
         tachy_frame *f = NULL;
-        if (tachy_frame_pool_get(g->pool[i / IN_A_ROW % g->way->devices], &f) < 0)
+        if (tachy_frame_pool_get(g->pool[i / (g->way->mixed ? 1 : IN_A_ROW) % g->way->devices], &f) < 0)
             break;
         draw(f, i);
         int err = tachy_stream_push(g->s, f);
@@ -142,21 +143,21 @@ TEST(states_stay_on_the_device)
 {
     static const char *const modes[] = {"mask", "cutout", "json"};
     for (int i = 0; i < 12; i++)
-        run(&(struct way){modes[i % 3], i & 2, i % 4, 1 + i % 3, 1 + (i / 3) % 2, 40, 1, false, 0});
+        run(&(struct way){modes[i % 3], i & 2, i % 4, 1 + i % 3, 1 + (i / 3) % 2, 40, 1, false, 0, false});
 }
 
 TEST(states_go_with_their_frames)
 {
     for (int i = 0; i < 8; i++)
         run(&(struct way){i & 1 ? "cutout" : "mask", i & 2, 2 * (i % 3), 1 + i % 3, 1 + (i / 4) % 2, 40, 2 + (i & 1),
-                          false, 0});
+                          false, 0, false});
 }
 
 TEST(a_model_on_every_device)
 {
     for (int i = 0; i < 8; i++)
         run(&(struct way){i & 1 ? "cutout" : "mask", i & 2, 1 + i % 4, 1 + i % 2, 1 + (i / 4) % 2, 60, 1 + i % 3,
-                          true, 0});
+                          true, 0, false});
 }
 
 // The frames that a worker takes at once are a batch on the device: nothing is gathered on the host, whatever --batch says.
@@ -165,15 +166,30 @@ TEST(batches_on_the_device)
     provider = "tachy";
     for (int i = 0; i < 4 || (!batches && i < 60); i++) // until frames waited for a worker
         run(&(struct way){i & 1 ? "cutout" : "mask", i & 2, 1 + i % 2, 1 + i % 3, 1 + (i / 4) % 2, 60, 1 + i % 2, true,
-                          i & 1 ? 4 : 0});
+                          i & 1 ? 4 : 0, false});
     CHECK(batches > 0);
+    provider = "cuda-ort";
+}
+
+// Frames of a device are a batch though frames of others are between them: else each would be a run, as long as that of a whole batch.
+TEST(batches_of_mixed_frames)
+{
+    enum { FRAMES = 60 };
+    int fewest = FRAMES;
+    provider = "tachy";
+    for (int i = 0; i < 4 || (fewest > FRAMES / 2 && i < 60); i++) { // until frames waited for a worker
+        const int before = batches;
+        run(&(struct way){i & 1 ? "cutout" : "mask", true, 1 + i % 2, 1, 1, FRAMES, 2 + i % 2, true, 0, true});
+        fewest = TACHY_MIN(fewest, batches - before);
+    }
+    CHECK(fewest <= FRAMES / 2);
     provider = "cuda-ort";
 }
 
 // Workers of the next input take the engines for batches that those of the input before have left.
 TEST(engines_outlive_an_input)
 {
-    const struct way way = {"mask", true, 1, 1, 1, 24, 2, true, 0};
+    const struct way way = {"mask", true, 1, 1, 1, 24, 2, true, 0, false};
     struct tachy_gpu *gpu[CARDS] = {0};
     const int before = opened_for_batches;
     provider = "tachy";
@@ -213,7 +229,7 @@ TEST(a_batch_that_fits)
         batches = largest = 0;
         room_open = rooms[i][0], room_run = rooms[i][1];
         for (int k = 0; k < 4 || (most > 1 && !batches && k < 60); k++)
-            run(&(struct way){k & 1 ? "cutout" : "mask", false, 1 + k % 2, 1 + k % 3, 1, 60, 1 + k % 2, true, 0});
+            run(&(struct way){k & 1 ? "cutout" : "mask", false, 1 + k % 2, 1 + k % 3, 1, 60, 1 + k % 2, true, 0, false});
         CHECK(most > 1 ? batches > 0 : !batches);
         CHECK_INT(largest, most);
     }
@@ -231,7 +247,7 @@ TEST(a_model_on_the_host)
         smooths = i % 5 > 2;
         refines = i % 4 == 3;
         run(&(struct way){modes[i % 3], i & 2, i % 4, 1 + i % 2, 1 + (i / 3) % 2, 40, 1 + (i / 2) % 3, flat,
-                          flat ? i / 2 : 0});
+                          flat ? i / 2 : 0, false});
     }
     provider = "cuda-ort";
     smooths = refines = false;
@@ -270,6 +286,6 @@ TEST(the_light_ratio_counts_the_model)
 }
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(states_stay_on_the_device), TEST_CASE(states_go_with_their_frames),
-          TEST_CASE(a_model_on_every_device), TEST_CASE(batches_on_the_device), TEST_CASE(engines_outlive_an_input),
+          TEST_CASE(a_model_on_every_device), TEST_CASE(batches_on_the_device), TEST_CASE(batches_of_mixed_frames), TEST_CASE(engines_outlive_an_input),
           TEST_CASE(a_batch_that_fits), TEST_CASE(the_light_ratio_counts_the_model), TEST_CASE(a_model_on_the_host),
           TEST_CASE(cleans))
