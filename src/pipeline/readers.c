@@ -6,7 +6,8 @@
 #include "profile/prof.h"
 
 enum {
-    DECODERS_AUTO_MAX = 8,
+    CPU_DECODERS = 16, // at most, if no number is asked for
+    GPU_SESSIONS = 8,  // likewise, of each GPU
     SESSION_FRAMES = 250, // that make up for the opening of one more decoder of the GPU's
     SESSION_WAITING = 100, // pictures of one that wait for those before them
 };
@@ -30,12 +31,12 @@ static int wanted_decoders(const struct run_readers *r, int asked)
         return r->shared ? 1 : gpus;
     if (!r->stream->sched.on_gpu)
         return TACHY_CLAMP(TACHY_DEF(r->source->params.threads, tachy_cpu_count()), 1,
-                           TACHY_MIN(tachy_cpu_count(), DECODERS_AUTO_MAX));
+                           TACHY_MIN(tachy_cpu_count(), CPU_DECODERS));
     // Sessions wait for the GPU, not for cores, and each takes a while to open.
     int64_t n = tachy_source_info(r->source)->frames / SESSION_FRAMES;
     if (r->stream->sched.keeps_input)
         n = TACHY_MIN(n, tachy_stream_window(r->stream) / SESSION_WAITING);
-    return (int)TACHY_CLAMP(n, gpus, TACHY_MIN(gpus * DECODERS_AUTO_MAX, READERS_MAX));
+    return (int)TACHY_CLAMP(n, gpus, TACHY_MIN(gpus * GPU_SESSIONS, READERS_MAX));
 }
 
 static bool divides(tachy_source *s) { return s->ops->divides && s->ops->divides(s); }
