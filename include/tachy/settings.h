@@ -97,6 +97,8 @@ TACHY_API const struct tachy_option *tachy_option_lookup(const char *name, const
 typedef struct tachy_settings tachy_settings; // not thread-safe while it is changed
 
 TACHY_API int tachy_settings_new(tachy_settings **out, const struct tachy_log *log);
+// A copy that logs to `log`, which may be NULL. Failures set *out to NULL.
+TACHY_API int tachy_settings_copy(tachy_settings **out, const tachy_settings *from, const struct tachy_log *log);
 TACHY_API void tachy_settings_free(tachy_settings **s);
 
 // Sets one value from text, checked against type, range and values. *origin says where it comes from ("command line",

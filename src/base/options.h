@@ -50,9 +50,8 @@ bool tachy_option_is_section(const struct tachy_option *table, const char *path)
 // of its row. NULL: none is near.
 const char *tachy_option_nearest_path(const struct tachy_option *table, const char *key);
 
-// Settings of a table with their defaults; a copy of settings. Errors are logged; then *out is NULL.
+// Settings of a table with their defaults. Errors are logged; then *out is NULL.
 int tachy_settings_new_of(tachy_settings **out, const struct tachy_option *table, const struct tachy_log *log);
-int tachy_settings_copy(tachy_settings **out, const tachy_settings *from, const struct tachy_log *log);
 
 // Adds to a list, wherever its items came from. TACHY_ERR_NOMEM.
 int tachy_settings_append(tachy_settings *s, const char *path, const char *text);

@@ -294,6 +294,9 @@ static int copy_value(struct tachy_value *to, const struct tachy_value *from)
 
 int tachy_settings_copy(tachy_settings **out, const tachy_settings *from, const struct tachy_log *log)
 {
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(log, out && from))
+        return TACHY_ERR_INVAL;
     int err = make(out, from->options, log);
     for (size_t i = 0; err == TACHY_OK && i < from->nb_options; i++)
         err = copy_value(&(*out)->values[i], &from->values[i]);
