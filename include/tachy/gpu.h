@@ -18,16 +18,17 @@ TACHY_API int tachy_gpus_asked(const tachy_settings *s, int ids[TACHY_MAX_GPUS],
 // NULL. Thread-safe.
 TACHY_API bool tachy_gpu_runs(const tachy_settings *s, char *text, size_t size);
 
-// A line for each GPU that NVML lists: its name, utilisation, memory in use (by all processes) and power at this moment, as far as
-// the driver tells them. An empty text: no NVML, or no GPU. Takes some tens of milliseconds. Free *text with tachy_free().
-// TACHY_ERR_NOMEM sets it to NULL. Thread-safe.
+// A line for each GPU that CUDA counts, by CUDA's number: its name, utilisation, memory in use (by all processes) and power at this
+// moment, as far as NVML tells them. An empty text: no driver, no NVML, or no GPU. Initialises CUDA if nothing has yet, but creates
+// no context. Takes some tens of milliseconds, and more if it initialises CUDA. Free *text with tachy_free(). TACHY_ERR_NOMEM sets it
+// to NULL. Thread-safe.
 TACHY_API int tachy_gpu_now_text(char **text);
 
 // How much memory is in use on GPUs beyond what was in use when the watch was opened, by all processes. A thread asks NVML every 10 ms.
 // Thread-safety: use one watch from one thread.
 typedef struct tachy_gpu_watch tachy_gpu_watch;
 
-// TACHY_ERR_UNAVAILABLE: no NVML, or no GPU; TACHY_ERR_NOMEM. Failures set *out to NULL. Free it with tachy_gpu_watch_close().
+// TACHY_ERR_UNAVAILABLE: no driver, no NVML, or no GPU; TACHY_ERR_NOMEM. Failures set *out to NULL. Free it with tachy_gpu_watch_close().
 TACHY_API int tachy_gpu_watch_open(tachy_gpu_watch **out);
 // *mib: the most so far, of the GPU where that is most. TACHY_ERR_UNAVAILABLE: NVML says it of no GPU; *mib is 0.
 TACHY_API int tachy_gpu_watch_read(tachy_gpu_watch *w, double *mib);

@@ -112,3 +112,11 @@ void tachy_device_close(struct tachy_device *d)
         d->cu->context_release(d->id);
     d->context = NULL;
 }
+
+bool tachy_device_nvml(const struct tachy_cu *cu, int ordinal, const struct tachy_nvml *nvml, nvml_device *out)
+{
+    struct tachy_device d;
+    bool found = tachy_device_describe(&d, cu, ordinal, NULL) == TACHY_OK && nvml->by_pci(d.pci, out) == NVML_OK;
+    tachy_device_close(&d);
+    return found;
+}

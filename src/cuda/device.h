@@ -29,6 +29,10 @@ void tachy_device_linger(bool on);
 // Gives the context back. `d` may be zeroed or only described.
 void tachy_device_close(struct tachy_device *d);
 
+// NVML's handle of the GPU that CUDA counts as `ordinal`, found by its address on the bus: NVML counts in another order,
+// and GPUs that CUDA_VISIBLE_DEVICES hides as well. False: there is none, which is not logged. `nvml` is initialised.
+bool tachy_device_nvml(const struct tachy_cu *cu, int ordinal, const struct tachy_nvml *nvml, nvml_device *out);
+
 // Checks that the kernels run on this device: NULL, or one sentence in `why` that names the oldest supported driver or
 // chip and what to do.
 const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]);

@@ -71,8 +71,7 @@
 #define TACHY_NVML_CALLS(X)                                                                        \
     X(init, "nvmlInit_v2", (void))                                                                 \
     X(shutdown, "nvmlShutdown", (void))                                                            \
-    X(device_count, "nvmlDeviceGetCount_v2", (unsigned *n))                                        \
-    X(device_at, "nvmlDeviceGetHandleByIndex_v2", (unsigned index, nvml_device *device))           \
+    X(by_pci, "nvmlDeviceGetHandleByPciBusId_v2", (const char *pci, nvml_device *device))          \
     X(device_name, "nvmlDeviceGetName", (nvml_device device, char *name, unsigned size))           \
     X(memory, "?nvmlDeviceGetMemoryInfo", (nvml_device device, struct nvml_memory * memory))       \
     X(utilization, "?nvmlDeviceGetUtilizationRates",                                               \
@@ -85,7 +84,6 @@
     X(power_limit, "?nvmlDeviceGetEnforcedPowerLimit", (nvml_device device, unsigned *milliwatt))  \
     X(energy, "?nvmlDeviceGetTotalEnergyConsumption", (nvml_device device, unsigned long long *millijoule)) \
     X(power_default, "?nvmlDeviceGetPowerManagementDefaultLimit", (nvml_device device, unsigned *milliwatt))  \
-    X(by_pci, "?nvmlDeviceGetHandleByPciBusId_v2", (const char *pci, nvml_device *device))         \
     X(persistence, "?nvmlDeviceGetPersistenceMode", (nvml_device device, int *on))                 \
     X(link_generation, "?nvmlDeviceGetCurrPcieLinkGeneration", (nvml_device device, unsigned *n))  \
     X(link_generation_max, "?nvmlDeviceGetMaxPcieLinkGeneration", (nvml_device device, unsigned *n)) \

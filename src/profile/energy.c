@@ -88,17 +88,6 @@ static bool add_cpu(struct tachy_energy_meter *m)
     return m->n > before;
 }
 
-// NVML counts the GPUs otherwise than CUDA does: their names on the bus tell.
-static bool add_gpu(struct tachy_energy_meter *m, const struct tachy_cu *cu, int gpu, const struct tachy_log *log)
-{
-    struct tachy_device d;
-    struct counter c = {0};
-    bool ok = tachy_device_describe(&d, cu, gpu, log) == TACHY_OK;
-    ok = ok && m->nvml->by_pci && m->nvml->by_pci(d.pci, &c.gpu) == NVML_OK && add_counter(m, c);
-    tachy_device_close(&d);
-    return ok;
-}
-
 static bool add_gpus(struct tachy_energy_meter *m, const int *gpus, int n, const struct tachy_log *log)
 {
     const struct tachy_cu *cu;
@@ -107,8 +96,10 @@ static bool add_gpus(struct tachy_energy_meter *m, const int *gpus, int n, const
         return false;
     m->nvml = nvml;
     bool all = true;
-    for (int i = 0; i < n && all; i++)
-        all = add_gpu(m, cu, gpus[i], log);
+    for (int i = 0; i < n && all; i++) {
+        struct counter c = {0};
+        all = tachy_device_nvml(cu, gpus[i], nvml, &c.gpu) && add_counter(m, c);
+    }
     return all;
 }
 

@@ -24,11 +24,11 @@ int tachy_gpu_now_text(char **text)
     FILE *f = open_memstream(text, &size);
     if (!f)
         return TACHY_ERR_NOMEM;
-    gpu_sampler_open(&s, 0, TACHY_LOG_VERBOSE, NULL);
+    gpu_sampler_open(&s, NULL, 0, 0, NULL);
     for (int i = 0; i < gpu_sampler_count(s); i++) {
         struct gpu_sampled g;
         gpu_sampler_read(s, i, &g);
-        fprintf(f, "GPU %d %s", i, g.name);
+        fprintf(f, "GPU %d %s", gpu_sampler_gpu(s, i), g.name);
         for (size_t k = 0; k < TACHY_ARRAY_SIZE(told); k++)
             say_sensor(f, &g, told[k], k ? ", " : ": ");
         if (g.range[GPU_POWER].n && g.power_limit_w > 0)
@@ -51,7 +51,7 @@ enum { WATCH_MS = 10 };
 
 struct tachy_gpu_watch {
     struct gpu_sampler *sampler;
-    double before[PROFILE_MAX_GPUS]; // MiB
+    double before[TACHY_MAX_GPUS]; // MiB
 };
 
 int tachy_gpu_watch_open(tachy_gpu_watch **out)
@@ -59,7 +59,7 @@ int tachy_gpu_watch_open(tachy_gpu_watch **out)
     if (!out)
         return TACHY_ERR_INVAL;
     tachy_gpu_watch *w = *out = calloc(1, sizeof(*w));
-    int err = w ? gpu_sampler_open(&w->sampler, WATCH_MS, TACHY_LOG_VERBOSE, NULL) : TACHY_ERR_NOMEM;
+    int err = w ? gpu_sampler_open(&w->sampler, NULL, 0, WATCH_MS, NULL) : TACHY_ERR_NOMEM;
     for (int i = 0; i < gpu_sampler_count(w ? w->sampler : NULL); i++) {
         struct gpu_sampled g;
         gpu_sampler_read(w->sampler, i, &g);

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "cuda/device.h"
 
 #include <errno.h>
 #include <math.h>
@@ -15,6 +16,7 @@
 enum { SAMPLES = 1 << 13 };
 
 struct gpu {
+    int ordinal; // CUDA's
     nvml_device handle;
     char name[96];
     double power_limit_w, sm_mhz_max;
@@ -27,7 +29,7 @@ struct gpu_sampler {
     const struct tachy_nvml *nvml;
     const struct tachy_log *log;
     int interval_ms, count;
-    struct gpu gpu[PROFILE_MAX_GPUS];
+    struct gpu gpu[TACHY_MAX_GPUS];
     pthread_mutex_t lock; // guards `sum`, `stop`
     pthread_cond_t wake;
     bool stop, started;
@@ -173,15 +175,16 @@ static void *sampler_main(void *arg)
     return NULL;
 }
 
-static int add_gpu(struct gpu_sampler *s, unsigned index)
+static int add_gpu(struct gpu_sampler *s, const struct tachy_cu *cu, int ordinal)
 {
     const struct tachy_nvml *nvml = s->nvml;
     struct gpu *g = &s->gpu[s->count];
     unsigned v = 0;
-    if (nvml->device_at(index, &g->handle) != NVML_OK)
-        return TACHY_OK; // one that this user may not see
+    g->ordinal = ordinal;
+    if (!tachy_device_nvml(cu, ordinal, nvml, &g->handle))
+        return TACHY_OK;
     if (nvml->device_name(g->handle, g->name, sizeof(g->name)) != NVML_OK)
-        snprintf(g->name, sizeof(g->name), "GPU %u", index);
+        snprintf(g->name, sizeof(g->name), "GPU %d", ordinal);
     g->power_limit_w = READ(power_limit, g->handle, &v) ? v * 1e-3 : 0;
     g->sm_mhz_max = READ(clock_max, g->handle, NVML_CLOCK_OF_SM, &v) ? v : 0;
     g->ring = tachy_ring_new(SAMPLES);
@@ -191,15 +194,16 @@ static int add_gpu(struct gpu_sampler *s, unsigned index)
     return TACHY_OK;
 }
 
-static int list_gpus(struct gpu_sampler *s, enum tachy_log_level level)
+static int list_gpus(struct gpu_sampler *s, const int *gpus, int n)
 {
-    unsigned n = 0;
-    int err = TACHY_OK;
-    s->nvml->device_count(&n);
-    for (unsigned i = 0; i < n && s->count < PROFILE_MAX_GPUS && err == TACHY_OK; i++)
-        err = add_gpu(s, i);
+    const struct tachy_cu *cu;
+    int err = tachy_cu_load(&cu, TACHY_LOG_VERBOSE, s->log);
+    if (err == TACHY_OK && !gpus && cu->device_count(&n) != CUDA_OK)
+        n = 0;
+    for (int i = 0; err == TACHY_OK && i < TACHY_MIN(n, TACHY_MAX_GPUS); i++)
+        err = add_gpu(s, cu, gpus ? gpus[i] : i);
     if (err == TACHY_OK && !s->count) {
-        tachy_msg(s->log, level, "NVML (%s) lists no GPU, so none is sampled",
+        tachy_msg(s->log, TACHY_LOG_VERBOSE, "NVML (%s) knows no GPU that CUDA counts, so none is sampled",
                   tachy_cuda_library_path("nvml"));
         return TACHY_ERR_UNAVAILABLE;
     }
@@ -216,17 +220,16 @@ static int start_thread(struct gpu_sampler *s)
                 : TACHY_OK;
 }
 
-int gpu_sampler_open(struct gpu_sampler **out, int interval_ms, enum tachy_log_level level,
-                     const struct tachy_log *log)
+int gpu_sampler_open(struct gpu_sampler **out, const int *gpus, int nb_gpus, int interval_ms, const struct tachy_log *log)
 {
     const struct tachy_nvml *nvml;
     *out = NULL;
-    int err = tachy_nvml_load(&nvml, level, log);
+    int err = tachy_nvml_load(&nvml, TACHY_LOG_VERBOSE, log);
     if (err < 0)
         return err;
     int status = nvml->init();
     if (status != NVML_OK) {
-        tachy_msg(log, level, "NVML (%s): nvmlInit returns status %d, so no GPU is sampled",
+        tachy_msg(log, TACHY_LOG_VERBOSE, "NVML (%s): nvmlInit returns status %d, so no GPU is sampled",
                   tachy_cuda_library_path("nvml"), status);
         return TACHY_ERR_UNAVAILABLE;
     }
@@ -239,7 +242,7 @@ int gpu_sampler_open(struct gpu_sampler **out, int interval_ms, enum tachy_log_l
     s->log = log;
     s->interval_ms = interval_ms;
     pthread_mutex_init(&s->lock, NULL);
-    err = list_gpus(s, level);
+    err = list_gpus(s, gpus, nb_gpus);
     for (int i = 0; i < s->count && err == TACHY_OK; i++)
         sample(s, &s->gpu[i]);
     if (err == TACHY_OK && interval_ms)
@@ -265,35 +268,38 @@ void gpu_sampler_close(struct gpu_sampler **ps)
         pthread_cond_destroy(&s->wake);
     }
     s->nvml->shutdown();
-    for (int i = 0; i < PROFILE_MAX_GPUS; i++)
+    for (int i = 0; i < TACHY_MAX_GPUS; i++)
         tachy_aligned_free(s->gpu[i].ring);
     pthread_mutex_destroy(&s->lock);
     free(s);
 }
 
-int gpu_sampler_count(struct gpu_sampler *s) { return s ? s->count : 0; }
+int gpu_sampler_count(const struct gpu_sampler *s) { return s ? s->count : 0; }
 
-void gpu_sampler_read(struct gpu_sampler *s, int gpu, struct gpu_sampled *out)
+int gpu_sampler_gpu(const struct gpu_sampler *s, int i) { return s->gpu[i].ordinal; }
+
+void gpu_sampler_read(struct gpu_sampler *s, int i, struct gpu_sampled *out)
 {
+    const struct gpu *g = &s->gpu[i];
     pthread_mutex_lock(&s->lock);
-    *out = s->gpu[gpu].sum;
+    *out = g->sum;
     pthread_mutex_unlock(&s->lock);
-    snprintf(out->name, sizeof(out->name), "%s", s->gpu[gpu].name);
-    out->power_limit_w = s->gpu[gpu].power_limit_w;
-    out->sm_mhz_max = s->gpu[gpu].sm_mhz_max;
+    snprintf(out->name, sizeof(out->name), "%s", g->name);
+    out->power_limit_w = g->power_limit_w;
+    out->sm_mhz_max = g->sm_mhz_max;
 }
 
-struct gpu_sample *gpu_sampler_samples(struct gpu_sampler *s, int gpu, size_t *n)
+struct gpu_sample *gpu_sampler_samples(struct gpu_sampler *s, int i, size_t *n)
 {
-    const struct tachy_ring *r = s->gpu[gpu].ring;
+    const struct tachy_ring *r = s->gpu[i].ring;
     uint64_t dropped;
     *n = 0;
     uint64_t(*words)[TACHY_RING_WORDS] = malloc(tachy_ring_capacity(r) * sizeof(*words));
     struct gpu_sample *list = malloc(tachy_ring_capacity(r) * sizeof(*list));
     if (words && list) {
         *n = tachy_ring_read(r, words, &dropped);
-        for (size_t i = 0; i < *n; i++)
-            list[i] = sample_of(words[i]);
+        for (size_t k = 0; k < *n; k++)
+            list[k] = sample_of(words[k]);
     }
     free(words);
     if (!words || !list) {

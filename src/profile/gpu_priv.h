@@ -4,8 +4,6 @@
 #include <jansson.h>
 #include <stdio.h>
 
-enum { PROFILE_MAX_GPUS = 16 };
-
 // ---- gpu_nvml.c: sensors over time
 
 // Value of a figure that a sample lacks.
@@ -49,16 +47,17 @@ struct gpu_sampled {
 };
 
 struct gpu_sampler; // a thread; NULL is off
-// Takes one sample of every GPU that NVML lists, now, and goes on in a thread; not with an interval of 0.
-// TACHY_ERR_UNAVAILABLE: no NVML or no GPU, said at `level`.
-int gpu_sampler_open(struct gpu_sampler **out, int interval_ms, enum tachy_log_level level,
-                     const struct tachy_log *log);
+// Takes one sample of each of these GPUs now, and goes on in a thread; not with an interval of 0. `gpus`: CUDA's ordinals; NULL: all
+// that CUDA counts. Those that NVML does not know are left out. TACHY_ERR_UNAVAILABLE: no NVML, no driver or no GPU, logged as verbose.
+int gpu_sampler_open(struct gpu_sampler **out, const int *gpus, int nb_gpus, int interval_ms, const struct tachy_log *log);
 void gpu_sampler_close(struct gpu_sampler **s);
-int gpu_sampler_count(struct gpu_sampler *s);
+// `i` below is less than this.
+int gpu_sampler_count(const struct gpu_sampler *s);
+int gpu_sampler_gpu(const struct gpu_sampler *s, int i); // CUDA's ordinal
 // The figures of all samples of a GPU so far.
-void gpu_sampler_read(struct gpu_sampler *s, int gpu, struct gpu_sampled *out);
+void gpu_sampler_read(struct gpu_sampler *s, int i, struct gpu_sampled *out);
 // The samples that are kept, oldest first; free() them. NULL: none, or no memory.
-struct gpu_sample *gpu_sampler_samples(struct gpu_sampler *s, int gpu, size_t *n);
+struct gpu_sample *gpu_sampler_samples(struct gpu_sampler *s, int i, size_t *n);
 
 // ---- gpu_events.c: what stages enqueue
 

@@ -45,7 +45,7 @@ int profile_gpu_open(struct tachy_profile *p)
         q->gpu_activity ? gpu_collector_open(&g->collector, q->max_operators, p->log) : TACHY_OK;
     if (err == TACHY_OK && q->gpu_interval_ms >= 0) {
         int interval = TACHY_DEF(q->gpu_interval_ms, 100);
-        err = gpu_sampler_open(&g->sampler, interval, TACHY_LOG_VERBOSE, p->log);
+        err = gpu_sampler_open(&g->sampler, NULL, 0, interval, p->log);
         if (err == TACHY_ERR_UNAVAILABLE)
             err = TACHY_OK; // no GPU here
     }
@@ -204,17 +204,17 @@ static void text_throttle(FILE *f, const struct gpu_sampled *s)
         fprintf(f, " of the time\n");
 }
 
-static void text_sampled(struct gpu_sampler *sampler, int gpu, FILE *f)
+static void text_sampled(struct gpu_sampler *sampler, int i, FILE *f)
 {
     struct gpu_sampled s;
-    gpu_sampler_read(sampler, gpu, &s);
-    fprintf(f, "  GPU %d: %s, sampled for %.2f s%22s %10s %10s\n", gpu, s.name, s.seconds, "least",
-            "mean", "most");
-    for (int i = 0; i < GPU_SENSORS; i++) {
-        const struct gpu_range *r = &s.range[i];
+    gpu_sampler_read(sampler, i, &s);
+    fprintf(f, "  GPU %d: %s, sampled for %.2f s%22s %10s %10s\n", gpu_sampler_gpu(sampler, i), s.name, s.seconds,
+            "least", "mean", "most");
+    for (int k = 0; k < GPU_SENSORS; k++) {
+        const struct gpu_range *r = &s.range[k];
         if (r->n)
-            fprintf(f, "    %-18s %-4s %37.1f %10.1f %10.1f\n", gpu_sensor_name((enum gpu_sensor)i),
-                    gpu_sensor_unit((enum gpu_sensor)i), r->min, r->sum / (double)r->n, r->max);
+            fprintf(f, "    %-18s %-4s %37.1f %10.1f %10.1f\n", gpu_sensor_name((enum gpu_sensor)k),
+                    gpu_sensor_unit((enum gpu_sensor)k), r->min, r->sum / (double)r->n, r->max);
     }
     text_throttle(f, &s);
     fprintf(f, "    utilisation: %s\n", utilisation_is);
@@ -307,27 +307,26 @@ static json_t *work_json(struct tachy_profile *p)
                      "efficiency", efficiency_is, "time_s", time_is);
 }
 
-static json_t *sampled_json(struct gpu_sampler *sampler, int gpu)
+static json_t *sampled_json(struct gpu_sampler *sampler, int i)
 {
     struct gpu_sampled s;
-    gpu_sampler_read(sampler, gpu, &s);
+    gpu_sampler_read(sampler, i, &s);
     json_t *sensors = json_object(), *throttle = json_object();
-    for (int i = 0; i < GPU_SENSORS; i++) {
-        const struct gpu_range *r = &s.range[i];
+    for (int k = 0; k < GPU_SENSORS; k++) {
+        const struct gpu_range *r = &s.range[k];
         if (r->n)
-            json_object_set_new(sensors, gpu_sensor_name((enum gpu_sensor)i),
+            json_object_set_new(sensors, gpu_sensor_name((enum gpu_sensor)k),
                                 json_pack("{s:s, s:f, s:f, s:f, s:I}", "unit",
-                                          gpu_sensor_unit((enum gpu_sensor)i), "min", r->min,
+                                          gpu_sensor_unit((enum gpu_sensor)k), "min", r->min,
                                           "mean", r->sum / (double)r->n, "max", r->max, "samples",
                                           (json_int_t)r->n));
     }
-    for (int i = 0; i < NVML_THROTTLE_REASONS; i++)
-        if (s.throttled_s[i] > 0)
-            json_object_set_new(throttle, tachy_nvml_reason(i), json_real(s.throttled_s[i]));
-    return json_pack("{s:s, s:f, s:o, s:o, s:f, s:o, s:o}", "name", s.name, "seconds", s.seconds,
-                     "sensors", sensors, "clock_reasons_s", throttle, "slowed_s", s.slowed_s,
-                     "power_limit_w", known(s.power_limit_w), "sm_clock_max_mhz",
-                     known(s.sm_mhz_max));
+    for (int k = 0; k < NVML_THROTTLE_REASONS; k++)
+        if (s.throttled_s[k] > 0)
+            json_object_set_new(throttle, tachy_nvml_reason(k), json_real(s.throttled_s[k]));
+    return json_pack("{s:i, s:s, s:f, s:o, s:o, s:f, s:o, s:o}", "gpu", gpu_sampler_gpu(sampler, i), "name", s.name,
+                     "seconds", s.seconds, "sensors", sensors, "clock_reasons_s", throttle, "slowed_s", s.slowed_s,
+                     "power_limit_w", known(s.power_limit_w), "sm_clock_max_mhz", known(s.sm_mhz_max));
 }
 
 static json_t *activity_json(struct gpu_collector *c)

@@ -40,7 +40,7 @@ struct trace {
     int err;
     struct gpu_activity *activity; // what CUPTI recorded
     size_t nb_activity;
-    struct gpu_sample *samples[PROFILE_MAX_GPUS]; // what NVML says
+    struct gpu_sample *samples[TACHY_MAX_GPUS]; // what NVML says, as the sampler lists GPUs
 };
 
 static struct event *add(struct trace *t)
@@ -109,17 +109,17 @@ static void add_samples(struct trace *t, uint32_t lane)
     free(records);
 }
 
-static void add_gpu_samples(struct trace *t, int gpu)
+static void add_gpu_samples(struct trace *t, int i)
 {
     size_t n;
-    t->samples[gpu] = gpu_sampler_samples(t->p->gpu.sampler, gpu, &n);
-    if (!t->samples[gpu])
+    t->samples[i] = gpu_sampler_samples(t->p->gpu.sampler, i, &n);
+    if (!t->samples[i])
         t->err = TACHY_ERR_NOMEM;
-    for (size_t i = 0; i < n && !t->err; i++) {
-        uint64_t ns = t->samples[gpu][i].ns;
+    for (size_t k = 0; k < n && !t->err; k++) {
+        uint64_t ns = t->samples[i][k].ns;
         struct event *e = add(t);
         if (e)
-            *e = (struct event){ns, ns, EVENT_GPU_SAMPLE, (uint32_t)gpu, .record = (uint32_t)i};
+            *e = (struct event){ns, ns, EVENT_GPU_SAMPLE, (uint32_t)i, .record = (uint32_t)k};
     }
 }
 
@@ -340,7 +340,7 @@ static void put_event(FILE *f, const struct trace *t, const struct event *e)
         profile_gpu_put_activity(f, t->p->gpu.collector, &t->activity[e->record], us(t, e->start));
         break;
     case EVENT_GPU_SAMPLE:
-        profile_gpu_put_sample(f, (int)e->lane, &t->samples[e->lane][e->record], us(t, e->start));
+        profile_gpu_put_sample(f, gpu_sampler_gpu(t->p->gpu.sampler, (int)e->lane), &t->samples[e->lane][e->record], us(t, e->start));
         break;
     }
 }
@@ -367,7 +367,7 @@ static void put_trace(FILE *f, const struct trace *t)
 
 static void free_trace(struct trace *t)
 {
-    for (int i = 0; i < PROFILE_MAX_GPUS; i++)
+    for (int i = 0; i < TACHY_MAX_GPUS; i++)
         free(t->samples[i]);
     free(t->activity);
     free(t->event);

@@ -97,7 +97,7 @@ class Gpu(Case):
         args = ["tune", "--trial-seconds", 0.1, "--again", "--only", "model.batch_size=2", "--json", "segment", self.tmp / "small.mp4", "--device",
                 "cpu", "--provider", "null", "--provider-option", "sleep_us=3000", "--workers", 1, "--mode", "mask", "-f", "null", "-"]
         ffmpeg("-i", SAMPLE, "-vf", "scale=160:90", "-c:v", "libx264", "-preset", "ultrafast", self.tmp / "small.mp4")
-        env = with_fakes(FAKE_NVML_HUNGRY="--model.batch_size=2", XDG_CACHE_HOME=str(self.tmp))
+        env = with_fakes(FAKE_NVML_HUNGRY="--model.batch_size=2", FAKE_CUDA_GPUS="0,1", XDG_CACHE_HOME=str(self.tmp))
         r = json.loads(run(*args, "--max-vram", 901, env=env).stdout)
         self.assertEqual([(f["settings"].get("model.batch_size"), f["vram_mib"]) for f in r["finals"]], [(None, 0), ("2", 900)])
         self.assertEqual(r["class"]["max_vram_mib"], 901)
@@ -148,14 +148,14 @@ class Gpu(Case):
     def test_sensors_are_in_all_files(self):
         trace, figures = self.tmp / "t.json", self.tmp / "p.json"
         p = run("profile", "--gpu-interval", "5", "--gpu-activity", "--trace", trace, "--profile-json", figures,
-                *SEGMENT, env=with_fakes())
-        self.assertIn("GPU 1: Fake GPU 1, sampled for", p.stdout)
+                *SEGMENT, env=with_fakes(FAKE_CUDA_GPUS="1,0"))
+        self.assertIn("GPU 1: Fake GPU 0, sampled for", p.stdout)
         self.assertIn("no kernel and no copy ran on a GPU", p.stdout)
         counters = collections.Counter(e["name"] for e in json.loads(trace.read_text())["traceEvents"]
                                        if e["ph"] == "C")
         self.assertGreater(counters["GPU 0 utilisation"], 3)
         gpu = json.loads(figures.read_text())["gpu"]
-        self.assertEqual([d["name"] for d in gpu["devices"]], ["Fake GPU 0", "Fake GPU 1"])
+        self.assertEqual([(d["gpu"], d["name"]) for d in gpu["devices"]], [(0, "Fake GPU 1"), (1, "Fake GPU 0")])
         self.assertEqual(gpu["activity"]["by_time"], [])
         self.assertIsNone(gpu["work"])
 

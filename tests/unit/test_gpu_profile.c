@@ -6,6 +6,7 @@
 #include "profile/profile_priv.h"
 #include "rows.h"
 
+#include <stdlib.h>
 #include <tachy/gpu.h>
 #include <unistd.h>
 
@@ -56,6 +57,7 @@ TEST(sensors_over_time)
     struct fake_nvml_gpu calm = {10, 5, 1, 2, 40, 345, 3201, 80000, 100 << 20, 0x1, 0};
     struct fake_nvml_gpu busy = {90, 60, 3, 4, 70, 1980, 3201, 650500, 1100 << 20, 0x4 | 0x20, 0};
     tachy_profile *p;
+    CUDA(fake_cuda_list, 2);
     NVML(fake_nvml_set, 0, &calm);
     NVML(fake_nvml_set, 1, &calm);
     CHECK_INT(tachy_profile_open(&p, tachy_profile_params(.gpu_interval_ms = 2)), TACHY_OK);
@@ -99,6 +101,44 @@ TEST(sensors_over_time)
     json_decref(trace);
     json_decref(o);
     tachy_profile_close(&p);
+    CUDA(fake_cuda_list, 1);
+    CHECK_INT(NVML(fake_nvml_users), 0);
+}
+
+// NVML's order is that of the bus, and it lists what CUDA_VISIBLE_DEVICES hides, too. Only NVML's first GPU tells its power.
+TEST(sensors_have_cuda_s_numbers)
+{
+    struct fake_nvml_gpu idle = {.used = 100 << 20, .milliwatt = 80000};
+    tachy_profile *p;
+    char *text;
+    setenv("FAKE_CUDA_GPUS", "1,0", 1);
+    NVML(fake_nvml_set, 0, &idle);
+    NVML(fake_nvml_set, 1, &idle);
+    CHECK_INT(tachy_profile_open(&p, tachy_profile_params(.gpu_interval_ms = 2)), TACHY_OK);
+    usleep(20000);
+    json_t *o = json_of(p), *devices = json_object_get(json_object_get(o, "gpu"), "devices"), *trace = trace_of(p);
+    CHECK_INT(json_array_size(devices), 2);
+    for (int i = 0; i < 2; i++) {
+        const json_t *d = json_array_get(devices, (size_t)i);
+        CHECK_INT(json_integer_value(json_object_get(d, "gpu")), i);
+        CHECK_STR(json_string_value(json_object_get(d, "name")), i ? "Fake GPU 0" : "Fake GPU 1");
+    }
+    CHECK(count_named(trace, "C", "GPU 1 power") > 0 && count_named(trace, "C", "GPU 0 memory") > 0);
+    CHECK_INT(count_named(trace, "C", "GPU 0 power"), 0);
+    CHECK_INT(tachy_profile_text(p, &text), TACHY_OK);
+    CHECK(strstr(text, "GPU 0: Fake GPU 1,") && strstr(text, "GPU 1: Fake GPU 0,"));
+    tachy_free(text);
+    json_decref(trace);
+    json_decref(o);
+    tachy_profile_close(&p);
+    CHECK_INT(tachy_gpu_now_text(&text), TACHY_OK);
+    CHECK_STR(text, "GPU 0 Fake GPU 1: utilisation 0 %, memory 100 MiB\nGPU 1 Fake GPU 0: utilisation 0 %, memory 100 MiB, power 80 W\n");
+    tachy_free(text);
+    setenv("FAKE_CUDA_GPUS", "1", 1);
+    CHECK_INT(tachy_gpu_now_text(&text), TACHY_OK);
+    CHECK_STR(text, "GPU 0 Fake GPU 1: utilisation 0 %, memory 100 MiB\n");
+    tachy_free(text);
+    unsetenv("FAKE_CUDA_GPUS");
     CHECK_INT(NVML(fake_nvml_users), 0);
 }
 
@@ -127,6 +167,7 @@ TEST(sensors_now)
 {
     struct fake_nvml_gpu calm = {10, 5, 1, 2, 40, 345, 3201, 80000, 100 << 20, 0x1, 0}, busy = {90, 60, 3, 4, 70, 1980, 3201, 650500, 1100 << 20, 0x4, 0};
     char *text;
+    CUDA(fake_cuda_list, 2);
     NVML(fake_nvml_set, 0, &calm);
     NVML(fake_nvml_set, 1, &busy);
     CHECK_INT(tachy_gpu_now_text(&text), TACHY_OK);
@@ -139,6 +180,7 @@ TEST(sensors_now)
     CHECK(text && !*text);
     tachy_free(text);
     NVML(fake_nvml_list, 2);
+    CUDA(fake_cuda_list, 1);
     CHECK_INT(NVML(fake_nvml_users), 0);
 }
 
@@ -195,6 +237,27 @@ TEST(energy_of_the_run_s_gpu)
     NVML(fake_nvml_fail, 1);
     CHECK(!tachy_energy_open(nothing, &first, 1, NULL)); // NVML does not begin
     NVML(fake_nvml_fail, 0);
+    CHECK_INT(NVML(fake_nvml_users), 0);
+}
+
+// CUDA's first GPU is NVML's second one; what others use on NVML's first one is none of the run's.
+TEST(energy_by_cuda_s_numbers)
+{
+    struct fake_nvml_gpu gpu = {.millijoule = 5000};
+    struct tachy_energy e;
+    const int first = 0;
+    setenv("FAKE_CUDA_GPUS", "1,0", 1);
+    NVML(fake_nvml_set, 0, &gpu);
+    NVML(fake_nvml_set, 1, &gpu);
+    struct tachy_energy_meter *m = tachy_energy_open("/nonexistent", &first, 1, NULL);
+    gpu.millijoule = 7250;
+    NVML(fake_nvml_set, 1, &gpu);
+    gpu.millijoule = 95000;
+    NVML(fake_nvml_set, 0, &gpu);
+    tachy_energy_read(m, &e);
+    CHECK(near(e.joules, 2.25, 1e-9) && e.gpus);
+    tachy_energy_close(&m);
+    unsetenv("FAKE_CUDA_GPUS");
     CHECK_INT(NVML(fake_nvml_users), 0);
 }
 
@@ -523,7 +586,9 @@ TEST(ranges_reach_the_tool)
 int main(void)
 {
     static const struct test_case cases[] = {
-        TEST_CASE(sensors_over_time), TEST_CASE(no_sensors), TEST_CASE(sensors_now), TEST_CASE(memory_watched), TEST_CASE(energy_of_the_run_s_gpu), TEST_CASE(events_time_two_streams),
+        TEST_CASE(sensors_over_time), TEST_CASE(sensors_have_cuda_s_numbers), TEST_CASE(no_sensors), TEST_CASE(sensors_now),
+        TEST_CASE(memory_watched), TEST_CASE(energy_of_the_run_s_gpu),
+        TEST_CASE(energy_by_cuda_s_numbers), TEST_CASE(events_time_two_streams),
         TEST_CASE(copies_have_lanes_of_their_own), TEST_CASE(events_stay_on_the_clock), TEST_CASE(events_that_do_not_fit_are_dropped),
         TEST_CASE(kernels_and_copies), TEST_CASE(more_names_and_records_than_kept), TEST_CASE(cupti_that_refuses),
         TEST_CASE(ranges_reach_the_tool),

@@ -31,7 +31,7 @@ FAKE_API const char *fake_cuda_called(int i, int *times);
 FAKE_API int fake_cuda_launch(cuda_stream s, uint64_t ns); // a kernel that takes this long; the launch's status
 FAKE_API uint64_t fake_cuda_busy(cuda_stream s); // CLOCK_MONOTONIC, ns: when it has done what it was given; may be past
 FAKE_API void fake_cuda_others(size_t bytes);   // memory that other programs hold
-FAKE_API void fake_cuda_list(int gpus);         // how many there are; 1 at first
+FAKE_API void fake_cuda_list(int gpus);         // how many there are without FAKE_CUDA_GPUS (fake_cuda.c); 1 at first
 FAKE_API void fake_cuda_fail(int status);      // of every call that touches the GPU; 0: none
 FAKE_API void fake_cuda_one_by_one(int on);    // 1: no copies of many at once, as before CUDA 13
 FAKE_API void fake_cuda_fail_init(int status); // of cuInit
@@ -71,7 +71,8 @@ struct fake_nvenc_state {
 };
 FAKE_API struct fake_nvenc_state *fake_nvenc(void);
 
-// Sensors of a GPU, 0 or 1; the second one has neither power nor decoder; energy UINT64_MAX: it is not counted.
+// Sensors of a GPU, 0 or 1 as NVML counts them; the second one has neither power nor decoder; energy, memory in use
+// UINT64_MAX: it is not told.
 struct fake_nvml_gpu {
     unsigned gpu, memory, encoder, decoder, celsius, sm_mhz, memory_mhz, milliwatt;
     unsigned long long used, throttle, millijoule;

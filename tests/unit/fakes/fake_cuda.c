@@ -173,10 +173,19 @@ static int gpus = 1;
 
 FAKE_API void fake_cuda_list(int n) { gpus = n; }
 
+// FAKE_CUDA_GPUS="1,0": those that the driver counts, in this order, as CUDA_VISIBLE_DEVICES says it to a real one. Each is one digit.
+static const char *visible(void)
+{
+    const char *order = getenv("FAKE_CUDA_GPUS");
+    return order && *order ? order : NULL;
+}
+
+static int count_gpus(void) { return visible() ? (int)strlen(visible()) / 2 + 1 : gpus; }
+
 FAKE_API int cuDeviceGetCount(int *n)
 {
     MAY_FAIL();
-    *n = gpus;
+    *n = count_gpus();
     return 0;
 }
 
@@ -184,7 +193,7 @@ FAKE_API int cuDeviceGet(cuda_device *device, int ordinal)
 {
     MAY_FAIL();
     *device = ordinal;
-    return ordinal < gpus ? 0 : 101;
+    return ordinal < count_gpus() ? 0 : 101;
 }
 
 FAKE_API int cuDeviceGetName(char *name, int size, cuda_device device)
@@ -217,7 +226,7 @@ FAKE_API int cuDeviceGetAttribute(int *value, int attribute, cuda_device device)
 FAKE_API int cuDeviceGetPCIBusId(char *id, int size, cuda_device device)
 {
     MAY_FAIL();
-    snprintf(id, (size_t)size, "0000:01:00.0");
+    snprintf(id, (size_t)size, "0000:%02x:00.0", (visible() ? visible()[2 * device] - '0' : device) + 1);
     return 0;
 }
 

@@ -48,16 +48,14 @@ FAKE_API int nvmlShutdown(void)
     return 0;
 }
 
-FAKE_API int nvmlDeviceGetCount_v2(unsigned *n)
+// The first GPU is on bus 1, the second on bus 2.
+FAKE_API int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, nvml_device *device)
 {
-    *n = gpus;
-    return 0;
-}
-
-FAKE_API int nvmlDeviceGetHandleByIndex_v2(unsigned index, nvml_device *device)
-{
-    *device = &handles[index % 2];
-    return index < 2 ? 0 : 2;
+    unsigned domain, bus, slot;
+    if (sscanf(pci, "%x:%x:%x", &domain, &bus, &slot) != 3)
+        return 2;
+    *device = &handles[(bus + 1) % 2];
+    return bus && bus <= gpus ? 0 : 6; // NVML_ERROR_NOT_FOUND
 }
 
 FAKE_API int nvmlDeviceGetName(nvml_device device, char *name, unsigned size)
@@ -80,7 +78,7 @@ static int has_argument(const char *path, const char *word)
     return 0;
 }
 
-// As if each process with the argument FAKE_NVML_HUNGRY had 900 MiB.
+// As if each process with the argument FAKE_NVML_HUNGRY had 900 MiB of the second GPU.
 static unsigned long long used_by_processes(void)
 {
     const char *word = getenv("FAKE_NVML_HUNGRY");
@@ -93,11 +91,18 @@ static unsigned long long used_by_processes(void)
     return all;
 }
 
+// With FAKE_NVML_OTHERS another program takes 64 MiB more between any two readings.
+static unsigned long long used_by_others(void)
+{
+    static _Atomic int readings;
+    return getenv("FAKE_NVML_OTHERS") ? (unsigned long long)(readings++ % 100) << 26 : 0;
+}
+
 FAKE_API int nvmlDeviceGetMemoryInfo(nvml_device device, struct nvml_memory *memory)
 {
-    unsigned long long used = get(device).used + (device->index ? used_by_processes() : 0);
+    unsigned long long used = get(device).used + (device->index ? used_by_processes() : used_by_others());
     *memory = (struct nvml_memory){16ull << 30, (16ull << 30) - used, used};
-    return 0;
+    return get(device).used == UINT64_MAX ? 3 : 0; // not supported
 }
 
 FAKE_API int nvmlDeviceGetUtilizationRates(nvml_device device, struct nvml_utilization *rates)
@@ -158,15 +163,6 @@ FAKE_API int nvmlDeviceGetDecoderUtilization(nvml_device device, unsigned *perce
     *period_us = 1000;
     return device->index ? 3 : 0;
 }
-// CUDA and NVML count these GPUs alike: the name on the bus ends with the number.
-FAKE_API int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, nvml_device *device)
-{
-    unsigned domain, bus, slot;
-    if (sscanf(pci, "%x:%x:%x", &domain, &bus, &slot) != 3)
-        return 2;
-    return nvmlDeviceGetHandleByIndex_v2((bus + 1) % 2, device);
-}
-
 FAKE_API int nvmlDeviceGetPersistenceMode(nvml_device device, int *on)
 {
     *on = device->index;
