@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <tachy/gpu.h>
 #include <unistd.h>
 
 // A trial is a process of this command: the user's words, without those that say where results go, and the values to try.
@@ -190,6 +191,22 @@ static void read_summary(struct tune_trial *out, const json_t *o)
     out->gain = get(v, "expected_gain");
 }
 
+// Watches the GPUs that the trial's settings name: --only may try gpu.ids, too. NULL: that cannot be done.
+static tachy_gpu_watch *watch_gpus(const struct tune *t, const int *at)
+{
+    tachy_settings *s;
+    tachy_gpu_watch *w = NULL;
+    int err = tachy_settings_copy(&s, t->c->settings, NULL);
+    tachy_settings_for(s, t->c->inner->name); // few tasks have settings of their own for GPUs
+    for (int i = 0; i < t->n_rows && err == TACHY_OK; i++)
+        if (at[i])
+            err = tachy_settings_set(s, t->row[i].option->path, t->row[i].value[at[i]], "command line");
+    if (err == TACHY_OK)
+        tachy_gpu_watch_open(&w, s);
+    tachy_settings_free(&s);
+    return w;
+}
+
 int tune_run(struct tune *t, const int *at, double seconds, struct tune_trial *out)
 {
     struct words w = {0};
@@ -204,8 +221,7 @@ int tune_run(struct tune *t, const int *at, double seconds, struct tune_trial *o
     add_word_to(&w, "--output.file=%s", t->output);
     add_word_to(&w, "--run.time_limit=%g", seconds);
     add_values(t, at, &w);
-    tachy_gpu_watch *gpus;
-    tachy_gpu_watch_open(&gpus);
+    tachy_gpu_watch *gpus = watch_gpus(t, at); // the trial before has ended
     double start = now_s();
     int err = run(t, &w, false, &status);
     if (!gpus || tachy_gpu_watch_read(gpus, &out->vram_mib) < 0)

@@ -24,13 +24,15 @@ TACHY_API bool tachy_gpu_runs(const tachy_settings *s, char *text, size_t size);
 // to NULL. Thread-safe.
 TACHY_API int tachy_gpu_now_text(char **text);
 
-// How much memory is in use on GPUs beyond what was in use when the watch was opened, by all processes. A thread asks NVML every 10 ms.
-// Thread-safety: use one watch from one thread.
+// How much memory is in use on some GPUs beyond what was in use when the watch was opened, by all processes. A thread asks NVML every
+// 10 ms. Thread-safety: use one watch from one thread.
 typedef struct tachy_gpu_watch tachy_gpu_watch;
 
-// TACHY_ERR_UNAVAILABLE: no driver, no NVML, or no GPU; TACHY_ERR_NOMEM. Failures set *out to NULL. Free it with tachy_gpu_watch_close().
-TACHY_API int tachy_gpu_watch_open(tachy_gpu_watch **out);
-// *mib: the most so far, of the GPU where that is most. TACHY_ERR_UNAVAILABLE: NVML says it of no GPU; *mib is 0.
+// Watches the GPUs that the settings name (`gpu.ids`, else `gpu.id`), even if a run with them uses no GPU. `s` need only live
+// until this returns. Errors, to the log of `s`: those of tachy_gpus_asked(); TACHY_ERR_UNAVAILABLE, logged as verbose: no NVML, or it
+// does not know each of the GPUs; TACHY_ERR_NOMEM. Failures set *out to NULL. Free it with tachy_gpu_watch_close().
+TACHY_API int tachy_gpu_watch_open(tachy_gpu_watch **out, const tachy_settings *s);
+// *mib: the most so far, of the GPU where that is most. TACHY_ERR_UNAVAILABLE: NVML does not say it of each GPU; *mib is 0.
 TACHY_API int tachy_gpu_watch_read(tachy_gpu_watch *w, double *mib);
 TACHY_API void tachy_gpu_watch_close(tachy_gpu_watch **w); // sets *w to NULL; *w may be NULL
 

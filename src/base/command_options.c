@@ -64,7 +64,7 @@ const struct tachy_option tachy_command_options[] = {
              "--processing.max_memory"},
     {"tune.max_vram", "max-vram", 0, TACHY_OPT_FLOAT, "0", .max = 1e9, .arg = "MIB", .group = "Tune", .verbs = TACHY_VERB_TUNE,
      .command_only = true,
-     .help = "highest acceptable peak of the memory that a trial takes on one GPU; needs NVML; 0: no limit"},
+     .help = "highest acceptable peak of the memory that a trial takes on one of its GPUs; needs NVML; 0: no limit"},
     {"tune.only", "only", 0, TACHY_OPT_LIST, .arg = "KEY[=V|V...]", .group = "Tune", .verbs = TACHY_VERB_TUNE,
      .command_only = true,
      .help = "tune only these settings, separated by commas; =V|V lists the values to try"},

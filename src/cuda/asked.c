@@ -1,10 +1,10 @@
-#include "cuda/device.h"
+#include "cuda/asked.h"
 
 #include "base/base.h"
+#include "cuda/device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <tachy/gpu.h>
 
 static bool says(const tachy_settings *s, const char *path, const char *word)
 {
@@ -85,10 +85,9 @@ bool tachy_gpu_runs(const tachy_settings *s, char *text, size_t size)
     return runs;
 }
 
-int tachy_gpus_asked(const tachy_settings *s, int ids[TACHY_MAX_GPUS], int *n, const struct tachy_log *log)
+// The driver is asked only if something uses them.
+static int list(const tachy_settings *s, bool used, int ids[TACHY_MAX_GPUS], int *n, const struct tachy_log *log)
 {
-    if (!TACHY_CHECK(log, s && ids && n))
-        return TACHY_ERR_INVAL;
     bool several, all = says(s, "gpu.ids", "all");
     int there = 0, err = which_option(s, &several, log);
     *n = 0;
@@ -96,7 +95,7 @@ int tachy_gpus_asked(const tachy_settings *s, int ids[TACHY_MAX_GPUS], int *n, c
         err = parse(tachy_settings_str(s, "gpu.ids"), ids, n, log);
     if (err < 0)
         return err;
-    if (!says(s, "gpu.device", "cuda") && !says(s, "pipeline.stages.decode.device", "nvdec")) {
+    if (!used) {
         *n = 0;
         return TACHY_OK;
     }
@@ -111,4 +110,16 @@ int tachy_gpus_asked(const tachy_settings *s, int ids[TACHY_MAX_GPUS], int *n, c
     for (int i = 0; all && i < TACHY_MIN(there, TACHY_MAX_GPUS) && err == TACHY_OK; i++)
         err = add(ids, n, i, log);
     return err;
+}
+
+int tachy_gpus_named(const tachy_settings *s, int ids[TACHY_MAX_GPUS], int *n, const struct tachy_log *log)
+{
+    return list(s, true, ids, n, log);
+}
+
+int tachy_gpus_asked(const tachy_settings *s, int ids[TACHY_MAX_GPUS], int *n, const struct tachy_log *log)
+{
+    if (!TACHY_CHECK(log, s && ids && n))
+        return TACHY_ERR_INVAL;
+    return list(s, says(s, "gpu.device", "cuda") || says(s, "pipeline.stages.decode.device", "nvdec"), ids, n, log);
 }

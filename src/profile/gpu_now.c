@@ -1,10 +1,11 @@
 #include "profile/gpu_priv.h"
 
 #include "base/base.h"
+#include "base/options.h"
+#include "cuda/asked.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <tachy/gpu.h>
 
 static void say_sensor(FILE *f, const struct gpu_sampled *g, enum gpu_sensor which, const char *before)
 {
@@ -54,13 +55,25 @@ struct tachy_gpu_watch {
     double before[TACHY_MAX_GPUS]; // MiB
 };
 
-int tachy_gpu_watch_open(tachy_gpu_watch **out)
+int tachy_gpu_watch_open(tachy_gpu_watch **out, const tachy_settings *s)
 {
-    if (!out)
+    const struct tachy_log *log = s ? tachy_settings_log(s) : NULL;
+    int gpus[TACHY_MAX_GPUS], n;
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(log, out && s))
         return TACHY_ERR_INVAL;
+    int err = tachy_gpus_named(s, gpus, &n, log);
+    if (err < 0)
+        return err;
     tachy_gpu_watch *w = *out = calloc(1, sizeof(*w));
-    int err = w ? gpu_sampler_open(&w->sampler, NULL, 0, WATCH_MS, NULL) : TACHY_ERR_NOMEM;
-    for (int i = 0; i < gpu_sampler_count(w ? w->sampler : NULL); i++) {
+    if (!w)
+        return TACHY_ERR_NOMEM;
+    err = gpu_sampler_open(&w->sampler, gpus, n, WATCH_MS, log);
+    if (err == TACHY_OK && gpu_sampler_count(w->sampler) < n) {
+        tachy_msg(log, TACHY_LOG_VERBOSE, "NVML (%s) does not know each of the GPUs to watch", tachy_cuda_library_path("nvml"));
+        err = TACHY_ERR_UNAVAILABLE;
+    }
+    for (int i = 0; err == TACHY_OK && i < n; i++) {
         struct gpu_sampled g;
         gpu_sampler_read(w->sampler, i, &g);
         w->before[i] = g.range[GPU_MEMORY].max;
@@ -72,7 +85,7 @@ int tachy_gpu_watch_open(tachy_gpu_watch **out)
 
 int tachy_gpu_watch_read(tachy_gpu_watch *w, double *mib)
 {
-    double most = -1;
+    double most = 0;
     if (mib)
         *mib = 0;
     if (!w || !mib)
@@ -80,11 +93,12 @@ int tachy_gpu_watch_read(tachy_gpu_watch *w, double *mib)
     for (int i = 0; i < gpu_sampler_count(w->sampler); i++) {
         struct gpu_sampled g;
         gpu_sampler_read(w->sampler, i, &g);
-        if (g.range[GPU_MEMORY].n)
-            most = TACHY_MAX(most, g.range[GPU_MEMORY].max - w->before[i]);
+        if (!g.range[GPU_MEMORY].n)
+            return TACHY_ERR_UNAVAILABLE;
+        most = TACHY_MAX(most, g.range[GPU_MEMORY].max - w->before[i]);
     }
-    *mib = TACHY_MAX(most, 0);
-    return most < 0 ? TACHY_ERR_UNAVAILABLE : TACHY_OK;
+    *mib = most;
+    return TACHY_OK;
 }
 
 void tachy_gpu_watch_close(tachy_gpu_watch **w)

@@ -93,17 +93,20 @@ class Gpu(Case):
         self.assertIn("precision fp16 needs the model on a GPU", tried["gpu.precision", "fp16"])
 
     def test_tune_limits_the_memory_of_gpus(self):
-        """A trial with two pictures in a batch takes 900 MiB, as NVML says."""
+        """A trial with two pictures in a batch takes 900 MiB of CUDA's first GPU, which is NVML's second; others take the other one's."""
         args = ["tune", "--trial-seconds", 0.1, "--again", "--only", "model.batch_size=2", "--json", "segment", self.tmp / "small.mp4", "--device",
                 "cpu", "--provider", "null", "--provider-option", "sleep_us=3000", "--workers", 1, "--mode", "mask", "-f", "null", "-"]
         ffmpeg("-i", SAMPLE, "-vf", "scale=160:90", "-c:v", "libx264", "-preset", "ultrafast", self.tmp / "small.mp4")
-        env = with_fakes(FAKE_NVML_HUNGRY="--model.batch_size=2", FAKE_CUDA_GPUS="0,1", XDG_CACHE_HOME=str(self.tmp))
+        env = with_fakes(FAKE_NVML_HUNGRY="--model.batch_size=2", FAKE_NVML_OTHERS="yes", FAKE_CUDA_GPUS="1,0", XDG_CACHE_HOME=str(self.tmp))
         r = json.loads(run(*args, "--max-vram", 901, env=env).stdout)
         self.assertEqual([(f["settings"].get("model.batch_size"), f["vram_mib"]) for f in r["finals"]], [(None, 0), ("2", 900)])
         self.assertEqual(r["class"]["max_vram_mib"], 901)
         r = json.loads(run(*args, "--max-vram", 899, env=env).stdout)
         self.assertEqual(([f["settings"] for f in r["finals"]], r["best"]), ([{}], 0))
         self.assertEqual(r["tried"][0]["why"], "exceeds the limits")
+        args[args.index("--only") + 1] = "gpu.id=1"  # a trial is judged by its own GPUs, not by the command's
+        r = json.loads(run(*args, "--max-vram", 100, env=env).stdout)
+        self.assertEqual(([f["settings"] for f in r["finals"]], r["tried"][0]["why"]), ([{}], "exceeds the limits"))
         p = run(*args, "--max-vram", 899, env={**WITHOUT, "XDG_CACHE_HOME": str(self.tmp)}, check=False)
         self.assertEqual(p.returncode, 1, p.stdout)
         self.assertIn("--max-vram: NVML (libnvidia-ml.so.1) does not say", p.stderr)

@@ -184,30 +184,83 @@ TEST(sensors_now)
     CHECK_INT(NVML(fake_nvml_users), 0);
 }
 
-// The most on one GPU, beyond what was in use before.
-TEST(memory_watched)
+static int open_watch(tachy_gpu_watch **w, const char *option, const char *gpus)
 {
-    struct fake_nvml_gpu before = {.used = 100 << 20}, more = {.used = 1100 << 20};
+    tachy_settings *s;
+    CHECK_INT(tachy_settings_new(&s, &log_errors), TACHY_OK);
+    CHECK_INT(tachy_settings_set(s, option, gpus, "command line"), TACHY_OK);
+    int err = tachy_gpu_watch_open(w, s);
+    tachy_settings_free(&s);
+    return err;
+}
+
+// In use in MiB, as NVML counts the GPUs.
+static void use_memory(unsigned long long first, unsigned long long second)
+{
+    NVML(fake_nvml_set, 0, &(struct fake_nvml_gpu){.used = first << 20});
+    NVML(fake_nvml_set, 1, &(struct fake_nvml_gpu){.used = second << 20});
+}
+
+// A watch says `most` of 1000 MiB on NVML's second GPU while another program takes 5000 MiB on the first one.
+static void check_watch(const char *cuda, const char *option, const char *gpus, int most)
+{
     tachy_gpu_watch *w;
-    NVML(fake_nvml_set, 0, &before);
-    NVML(fake_nvml_set, 1, &more);
-    CHECK_INT(tachy_gpu_watch_open(&w), TACHY_OK);
     double mib = 1;
+    setenv("FAKE_CUDA_GPUS", cuda, 1);
+    use_memory(100, 2000);
+    CHECK_INT(open_watch(&w, option, gpus), TACHY_OK);
     CHECK_INT(tachy_gpu_watch_read(w, &mib), TACHY_OK);
     CHECK_INT(mib, 0);
-    NVML(fake_nvml_set, 0, &more);
-    while (mib == 0 && tachy_gpu_watch_read(w, &mib) == TACHY_OK)
+    use_memory(5100, 3000);
+    for (int i = 0; i < 5000 && mib < most && tachy_gpu_watch_read(w, &mib) == TACHY_OK; i++)
         usleep(1000);
-    NVML(fake_nvml_set, 0, &before);
+    usleep(30000); // a GPU too many would show
+    use_memory(100, 2000);
     CHECK_INT(tachy_gpu_watch_read(w, &mib), TACHY_OK);
-    CHECK_INT(mib, 1000);
+    CHECK_INT(mib, most);
     tachy_gpu_watch_close(&w);
     CHECK(!w);
+    unsetenv("FAKE_CUDA_GPUS");
+}
+
+// The most on one GPU of those that the settings name by CUDA's numbers, beyond what was in use before.
+TEST(memory_watched)
+{
+    check_watch("0,1", "gpu.id", "1", 1000);
+    check_watch("1,0", "gpu.id", "0", 1000);
+    check_watch("1,0", "gpu.id", "1", 5000);
+    check_watch("1", "gpu.id", "0", 1000);
+    check_watch("1", "gpu.ids", "all", 1000);
+    check_watch("1,0", "gpu.ids", "0,1", 5000);
+    check_watch("1,0", "gpu.ids", "all", 5000);
+    CHECK_INT(NVML(fake_nvml_users), 0);
+}
+
+TEST(memory_that_cannot_be_watched)
+{
+    struct fake_nvml_gpu secret = {.used = UINT64_MAX};
+    tachy_gpu_watch *w = NULL;
+    double mib = 1;
     tachy_gpu_watch_close(&w);
+    messages = 0;
+    CHECK_INT(open_watch(&w, "gpu.id", "1"), TACHY_ERR_INVAL); // the driver counts one GPU
+    CHECK(!w && messages == 1);
+    CUDA(fake_cuda_list, 2);
+    NVML(fake_nvml_list, 1);
+    CHECK_INT(open_watch(&w, "gpu.ids", "0,1"), TACHY_ERR_UNAVAILABLE); // NVML knows one of them
+    CHECK(!w);
     NVML(fake_nvml_list, 0);
-    CHECK_INT(tachy_gpu_watch_open(&w), TACHY_ERR_UNAVAILABLE);
+    CHECK_INT(open_watch(&w, "gpu.id", "0"), TACHY_ERR_UNAVAILABLE);
     CHECK(!w);
     NVML(fake_nvml_list, 2);
+    use_memory(100, 100);
+    NVML(fake_nvml_set, 1, &secret);
+    CHECK_INT(open_watch(&w, "gpu.ids", "0,1"), TACHY_OK);
+    CHECK_INT(tachy_gpu_watch_read(w, &mib), TACHY_ERR_UNAVAILABLE); // it says it of one of them
+    CHECK_INT(mib, 0);
+    tachy_gpu_watch_close(&w);
+    CHECK_INT(messages, 1);
+    CUDA(fake_cuda_list, 1);
     CHECK_INT(NVML(fake_nvml_users), 0);
 }
 
@@ -587,7 +640,7 @@ int main(void)
 {
     static const struct test_case cases[] = {
         TEST_CASE(sensors_over_time), TEST_CASE(sensors_have_cuda_s_numbers), TEST_CASE(no_sensors), TEST_CASE(sensors_now),
-        TEST_CASE(memory_watched), TEST_CASE(energy_of_the_run_s_gpu),
+        TEST_CASE(memory_watched), TEST_CASE(memory_that_cannot_be_watched), TEST_CASE(energy_of_the_run_s_gpu),
         TEST_CASE(energy_by_cuda_s_numbers), TEST_CASE(events_time_two_streams),
         TEST_CASE(copies_have_lanes_of_their_own), TEST_CASE(events_stay_on_the_clock), TEST_CASE(events_that_do_not_fit_are_dropped),
         TEST_CASE(kernels_and_copies), TEST_CASE(more_names_and_records_than_kept), TEST_CASE(cupti_that_refuses),
