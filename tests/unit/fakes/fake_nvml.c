@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fake_nvml_gpu state[2];
@@ -64,29 +65,47 @@ FAKE_API int nvmlDeviceGetName(nvml_device device, char *name, unsigned size)
     return 0;
 }
 
-static int has_argument(const char *path, const char *word)
+// Up to 8 KiB, which is ended with a 0.
+static size_t read_text(const char *folder, const char *name, char text[8193])
 {
-    char text[8192];
+    char path[64];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
     FILE *f = fopen(path, "re");
-    size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+    size_t n = f ? fread(text, 1, 8192, f) : 0;
     text[n] = '\0';
     if (f)
         fclose(f);
+    return n;
+}
+
+static int is_child(const char *process)
+{
+    char text[8193];
+    int parent = 0;
+    read_text(process, "stat", text);
+    const char *name_ends = strrchr(text, ')');
+    return name_ends && sscanf(name_ends, ") %*c %d", &parent) == 1 && parent == getpid();
+}
+
+static int has_argument(const char *process, const char *word)
+{
+    char text[8193];
+    size_t n = read_text(process, "cmdline", text);
     for (size_t i = 0; i < n; i += strlen(text + i) + 1)
         if (!strcmp(text + i, word))
             return 1;
     return 0;
 }
 
-// As if each process with the argument FAKE_NVML_HUNGRY had 900 MiB of the second GPU.
+// As if each child with the argument FAKE_NVML_HUNGRY had 900 MiB of the second GPU.
 static unsigned long long used_by_processes(void)
 {
     const char *word = getenv("FAKE_NVML_HUNGRY");
     unsigned long long all = 0;
     glob_t g = {0};
-    if (word && !glob("/proc/[0-9]*/cmdline", GLOB_NOSORT, NULL, &g))
+    if (word && !glob("/proc/[0-9]*", GLOB_NOSORT, NULL, &g))
         for (size_t i = 0; i < g.gl_pathc; i++)
-            all += has_argument(g.gl_pathv[i], word) ? 900ull << 20 : 0;
+            all += is_child(g.gl_pathv[i]) && has_argument(g.gl_pathv[i], word) ? 900ull << 20 : 0;
     globfree(&g);
     return all;
 }
