@@ -4,10 +4,12 @@ ffprobe. RESUME_KILLS: how many kills (3)."""
 import hashlib
 import json
 import os
+import pathlib
 import random
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import unittest
 import unittest.mock
@@ -43,10 +45,15 @@ class Resume(common.Case):
     @classmethod
     def setUpClass(cls):
         common.models("selfie")
+        folder = tempfile.TemporaryDirectory(prefix="tachy-test-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.small = pathlib.Path(folder.name) / "small.mp4"  # the pictures as they are, so that no test scales them again
+        ffmpeg("-t", 3, "-i", common.DEPS / "media/sample.mp4", "-vf", "scale=192:-2", "-c:v", "libx264", "-preset", "ultrafast", "-qp", 0,
+               "-c:a", "copy", cls.small)
 
     def clip(self, name, *args, seconds=3):
         path = self.tmp / name
-        ffmpeg("-t", seconds, "-i", common.DEPS / "media/sample.mp4", "-vf", "scale=192:-2", *args, path)
+        ffmpeg("-t", seconds, "-i", self.small, "-pix_fmt", "yuv420p", *args, path)
         return path
 
     def vfr_clip(self):
@@ -209,7 +216,7 @@ class Resume(common.Case):
     def test_where_people_are_looked_for(self):
         """What is known of an empty picture, and where somebody is."""
         common.models("person")
-        clip = self.clip("a.mp4", "-vf", "scale=192:-2,drawbox=enable='lt(n,29)+between(n,50,60)':c=gray:t=fill:x=16", "-c:v", "libx264")
+        clip = self.clip("a.mp4", "-vf", "drawbox=enable='lt(n,29)+between(n,50,60)':c=gray:t=fill:x=16", "-c:v", "libx264")
         args = ("--mode", "mask", "--focus", "auto", "--workers", 2)
         ref, out = self.tmp / "ref.mp4", self.tmp / "out.mp4"
         self.whole(clip, "-o", ref, *args)
