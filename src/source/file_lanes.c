@@ -8,9 +8,9 @@
 // that reads works on a lane. So a file is decoded on as many cores as threads read it, a picture is in the cache of
 // the thread that decoded it, and a single thread reads everything in order.
 //
-// No lane goes more than `window` positions beyond the first one that has not been output, so that the reader's memory
-// is bounded; a segment that begins further on waits. Readers that order the frames by position in a window of that
-// size cannot deadlock: the thread that returns takes the lane that is furthest behind.
+// No lane outputs a picture more than `window` positions beyond the first one that has not been output, so that the
+// reader's memory is bounded; a segment that begins further on waits. Readers that order the frames by position in a
+// window of that size cannot deadlock: the thread that returns takes the lane that is furthest behind.
 
 enum { SHORT = 50 }; // pictures; a file with fewer has nothing to share out
 
@@ -100,8 +100,18 @@ static int64_t end_of(struct file *p, const struct file_lane *l)
     return TACHY_MAX(end, l->seq);
 }
 
-// Positions of the segment before that had no picture; then the lane stands in the next one.
-static bool cross(struct file *p, struct file_lane *l)
+// Position that every earlier one of was given. Under the lock.
+static int64_t first_open(const struct file *p)
+{
+    int64_t first = p->cut.head ? p->cut.head->base : INT64_MAX;
+    for (int i = 0; i < p->nb_lanes; i++)
+        if (p->lanes[i]->segment && p->lanes[i]->seq < first)
+            first = p->lanes[i]->seq;
+    return first;
+}
+
+// Positions of the segment before that had no picture; then the lane stands in the next one, which may have to wait.
+static bool cross(struct file *p, struct file_lane *l, bool *waits)
 {
     pthread_mutex_lock(&p->lock);
     const struct file_segment *b = l->before;
@@ -110,6 +120,7 @@ static bool cross(struct file *p, struct file_lane *l)
         l->seq = l->segment->base;
         file_cut_release(&p->cut, &l->before);
     }
+    *waits = none_left && l->seq >= first_open(p) + p->window;
     pthread_mutex_unlock(&p->lock);
     return none_left;
 }
@@ -133,10 +144,13 @@ int file_lane_step(tachy_source *s, struct file_lane *l, tachy_frame **out, int6
         l->crossed |= l->done;
     }
     if (l->before && l->crossed) {
-        if (!cross(p, l)) { // no picture at this position
+        bool waits;
+        if (!cross(p, l, &waits)) { // no picture at this position
             *breaks = l->broken || l->jump_at != AV_NOPTS_VALUE;
             return TACHY_OK;
         }
+        if (waits)
+            return TACHY_ERR_AGAIN;
         *seq = l->seq;
     }
     if (l->done)
@@ -154,16 +168,6 @@ int file_lane_step(tachy_source *s, struct file_lane *l, tachy_frame **out, int6
 }
 
 // --- Under the lock from here on --------------------------------------------------------------
-// Position that every earlier one of was given.
-static int64_t first_open(const struct file *p)
-{
-    int64_t first = p->cut.head ? p->cut.head->base : INT64_MAX;
-    for (int i = 0; i < p->nb_lanes; i++)
-        if (p->lanes[i]->segment && p->lanes[i]->seq < first)
-            first = p->lanes[i]->seq;
-    return first;
-}
-
 // A free lane that may go on: the caller's own, else the one that is furthest behind.
 static struct file_lane *lane_to_go_on(const struct file *p, int64_t until, bool own)
 {
@@ -227,6 +231,7 @@ static bool flush_is_dear(const struct file *p)
 }
 #endif
 
+// The next segment may begin beyond the window: its first packets bring out the pictures that the decoder still has.
 bool file_lane_goes_on(tachy_source *s, struct file_lane *l)
 {
     struct file *p = file_of(s);
@@ -234,7 +239,7 @@ bool file_lane_goes_on(tachy_source *s, struct file_lane *l)
     if (!flush_is_dear(p) || p->nb_lanes < 2 || l->before || p->failed || g->counted || !g->nb_times)
         return false;
     int64_t last = g->times[g->nb_times - 1];
-    struct file_segment *next = file_cut_take(s, av_sat_add64(first_open(p), p->window), true);
+    struct file_segment *next = file_cut_take(s, INT64_MAX, true);
     if (!next)
         return false;
     l->before = l->segment;
@@ -309,7 +314,7 @@ int file_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, bool *breaks
         if (!err)
             l->seq = *seq + 1;
         err = left ? left : err;
-        if (err && err != TACHY_ERR_EOF && (!p->failed || l->seq < p->failed_at)) {
+        if (err && err != TACHY_ERR_EOF && err != TACHY_ERR_AGAIN && (!p->failed || l->seq < p->failed_at)) {
             p->failed = err;
             p->failed_at = l->seq;
         }

@@ -342,7 +342,7 @@ int file_lanes_open(tachy_source *s);
 int file_lanes_again(tachy_source *s);
 void file_lanes_close(tachy_source *s);
 // One lane's next frame, or none at this position (*out NULL); *breaks as tachy_source_read_any().
-// TACHY_ERR_EOF at the end of its segment.
+// TACHY_ERR_EOF at the end of its segment; TACHY_ERR_AGAIN: another lane comes first, since the next frame is beyond the window.
 int file_lane_step(tachy_source *s, struct file_lane *l, tachy_frame **out, int64_t *seq, bool *breaks);
 // Under the lock: the lane, whose segment has no more packets, goes on into its next one without a
 // flush. False: it must be drained.

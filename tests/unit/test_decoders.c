@@ -3,10 +3,13 @@
 #include "source/source_ops.h"
 #include "clips.h"
 
+#include <dlfcn.h>
+#include <libavcodec/avcodec.h>
 #include <libavutil/crc.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -692,6 +695,30 @@ TEST(one_thread_reads_in_order)
     tachy_source_close(&s);
 }
 
+#ifdef TACHY_LANES_GO_ON
+static atomic_int flushes;
+
+void avcodec_flush_buffers(AVCodecContext *c)
+{
+    void (*flush)(AVCodecContext *);
+    *(void **)&flush = dlsym(RTLD_NEXT, "avcodec_flush_buffers");
+    atomic_fetch_add(&flushes, 1);
+    flush(c);
+}
+
+// A flush costs a session on a GPU. A decoder that comes to its segment's end while the next one begins beyond the window goes on with it.
+TEST(no_flush_before_the_end)
+{
+    read_in_order(&whole, "closed.mp4", (struct tachy_source_params){0});
+    for (int decoders = 2; decoders <= 4; decoders++) {
+        atomic_store(&flushes, 0);
+        CHECK_INT(read_by_position(&many, "closed.mp4", (struct tachy_source_params){0}, decoders, 5), decoders);
+        check_same(&whole, &many);
+        CHECK(atomic_load(&flushes) <= decoders);
+    }
+}
+#endif
+
 static void clean_up(void)
 {
     if (dir[0])
@@ -714,4 +741,7 @@ TEST_MAIN(TEST_CASE(set_up), TEST_CASE(all_codecs), TEST_CASE(av1), TEST_CASE(ra
           TEST_CASE(times_of_decoding), TEST_CASE(damage_at_a_segments_end), TEST_CASE(lost_end),
           TEST_CASE(times_that_step_back),
           TEST_CASE(side_packets), TEST_CASE(closing_early), TEST_CASE(more_decoders_need_keyframes),
+#ifdef TACHY_LANES_GO_ON
+          TEST_CASE(no_flush_before_the_end),
+#endif
           TEST_CASE(one_thread_reads_in_order))
