@@ -68,6 +68,7 @@ struct result {
     float *out[2];
     int64_t n[2];
     struct tachy_plan_info info;
+    char *choice; // of kernels
 };
 
 static struct result run(const struct shape *s, const struct tachy_plan_params *params)
@@ -88,8 +89,10 @@ static struct result run(const struct shape *s, const struct tachy_plan_params *
     tachy_graph_close(&g);
     for (int i = 0; i < 2 && p; i++)
         CHECK_INT(tachy_cpu_plan_run(p, (const float *const[]){x}, r.out), TACHY_OK);
-    if (p)
+    if (p) {
         tachy_cpu_plan_info(p, &r.info);
+        r.choice = tachy_asprintf("%s", tachy_cpu_plan_choice(p));
+    }
     tachy_cpu_plan_close(&p);
     free(x);
     return r;
@@ -99,6 +102,7 @@ static void release(struct result *r)
 {
     for (int i = 0; i < 2; i++)
         free(r->out[i]);
+    tachy_free(r->choice);
 }
 
 static bool equal(const struct result *a, const struct result *b)
@@ -120,14 +124,22 @@ static const struct tachy_plan_params apart_params = {.apart = 1};
 static void compare(const struct shape *s)
 {
     struct result apart = run(s, &apart_params);
-    static const struct tachy_plan_params ways[] = { // an eighth of the time for choices: which one is made makes no difference
-        {.threads = 1}, {.threads = 2}, {.threads = 5}, {.effort = 1, .parts = 8}, {.effort = 1, .parts = 8, .threads = 3}};
-    for (size_t i = 0; i < TACHY_ARRAY_SIZE(ways); i++) {
+    struct tachy_plan_params ways[] = {{.threads = 1}, {.threads = 2}, {.threads = 5}, {.effort = 1}, {.effort = 1, .threads = 3}};
+    enum { NB = TACHY_ARRAY_SIZE(ways), CHOOSES = NB - 2 };
+    char *choice = NULL;
+    for (int i = 0; i < NB; i++) {
+        ways[i].choice = choice; // kernels are timed once
         struct result joined = run(s, &ways[i]);
         CHECK(equal(&joined, &apart));
         CHECK(is_joined(&joined, &apart));
+        CHECK((joined.info.choice_seconds > 0) == (i == CHOOSES));
+        if (i == CHOOSES) {
+            choice = joined.choice;
+            joined.choice = NULL;
+        }
         release(&joined);
     }
+    tachy_free(choice);
     release(&apart);
 }
 
