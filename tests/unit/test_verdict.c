@@ -324,7 +324,7 @@ static void expect(const char *limit, const struct job *with, const struct job *
     CHECK(a.verdict.n_evidence >= 3 && !a.verdict.remedy[0] == (a.verdict.limit == TACHY_LIMIT_SOURCE_RATE));
 }
 
-#define SOURCE "null:32x16,format=gray,frames=160"
+#define SOURCE "null:32x16,format=gray,frames=112"
 static const char quick[] = SOURCE ",sleep_us=3000"; // what most cases are left with: 3 ms per frame
 
 TEST(decode)
