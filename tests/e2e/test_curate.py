@@ -324,7 +324,7 @@ class Curate(common.Case):
     def all_inputs_job(self):
         """Inputs with two people, and a job with all files about all inputs together."""
         for name, at in (("a.mp4", 0), ("c.mp4", 1)):
-            clip(self.inputs / name, 5, at=at, size="640x480")
+            clip(self.inputs / name, 3, at=at, size="640x480")
         picture = cv2.imread(str(DEPS / "media" / "astronaut.png"))[:, ::-1, ::-1]  # the clip's face, which counts as another one now
         for name, p in (("b.png", picture), ("d.png", (picture * 0.9 + 9).astype(np.uint8))):
             cv2.imwrite(str(self.inputs / name), p)
