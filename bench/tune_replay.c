@@ -28,7 +28,7 @@ struct table {
     int n, order[TUNE_ROWS][TUNE_VALUES]; // a row's value in the file for each of the search's
     char own[TUNE_ROWS][TUNE_TEXT];       // text of the search's first value
     double ratio[RATIOS], best, all_s;    // of a run's rate to the true one; seconds of trying all
-    int n_ratios;
+    int n_ratios, engines;
     uint64_t rng;
 };
 
@@ -69,6 +69,7 @@ int tune_run(struct tune *t, const int *at, double seconds, struct tune_trial *o
         return TACHY_OK;
     }
     *out = s->run[(int)(luck(table) * s->n)];
+    out->decode_engines = table->engines;
     double ratio = table->n_ratios ? table->ratio[(int)(luck(table) * table->n_ratios)] : 1;
     out->fps = s->fps * pow(ratio, sqrt(t->seconds / seconds));
     out->wall_s += seconds - t->seconds;
@@ -190,6 +191,8 @@ static void finish(struct table *w)
         double nearer = s->n - from > 1 ? sqrt((double)(s->n - from) / (s->n - from - 1)) : 0;
         for (int k = from; k < s->n && nearer > 0 && w->n_ratios < RATIOS; k++)
             w->ratio[w->n_ratios++] = pow(s->run[k].fps / s->fps, nearer);
+        if (s->n == 2 && w->n_ratios < RATIOS)
+            w->ratio[w->n_ratios++] = pow(s->run[0].fps / s->run[1].fps, sqrt(0.5)); // of two noisy rates
         most = fmax(most, s->fps);
         w->all_s += s->run[0].wall_s;
     }
@@ -220,6 +223,7 @@ static struct table *read_table(const char *path)
         finish(w);
         w->t.seconds = get(o, "seconds");
         w->t.patience_ms = get(json_object_get(o, "given"), "batching.dynamic.timeout_ms");
+        w->engines = (int)get(json_object_get(o, "given"), "decode_engines");
     }
     json_decref(o);
     if (ok)

@@ -39,6 +39,7 @@ struct tune_trial {
     double joules;                  // per frame; 0: no counter can be read
     struct tune_cost cost;
     int workers, decoders, cores;   // that it had
+    int decode_engines;             // of the GPUs that decode; 0: unknown, or the CPU decodes
     char why[96];                   // it failed
     char limit[32], verdict[160], remedy[240]; // of the run
     double gain;                    // that its verdict expects; 0: not known
@@ -50,6 +51,7 @@ struct tune_trial {
 struct tune_seen {
     int at[TUNE_ROWS];
     double score, seconds; // 0: it failed; how long it ran
+    double beside_s;       // that its process took longer
     bool fits;             // within the limits
 };
 
@@ -69,7 +71,8 @@ struct tune_constants {
     double sharp;  // exponent that joins the resources' needs
     double crowd;  // CPU time that each core's worth of threads over the cores adds, as a share
     double cores;  // CPU time of a frame beside that with one worker
-    double decode_turn, model_turn; // of decoding and of the model, what goes one after the other however many side by side
+    double decode_turn;             // ms of a GPU's decoding that go one after the other however many decoders there are
+    double model_turn;              // share of the model that goes one after the other
     double place;  // most that a place in a batch takes beside a frame alone
     double late;   // ms that a thread waits for a core if there are too few
 };
@@ -93,7 +96,7 @@ struct tune {
     struct tune_trial given, base; // the command as given, and the one that costs are measured beside
     bool reference;    // the results of the command are there
     int trials;
-    double spent_s, beside_s;      // in the trials that the search saw, and of that beside their `seconds`
+    double spent_s;    // in the trials that the search saw
     struct tune_seen seen[TUNE_SEEN];
     int n_seen;
     struct tune_constants k;

@@ -117,15 +117,15 @@ static double unlikely(struct tune *const *of, int n, const struct tune_constant
     return sum;
 }
 
-// Serial work shows only once it is the limit, so the fit starts from the best of several serial shares.
+// Serial work shows only once it is the limit, so the fit starts from the best of several serial parts.
 static double start(struct tune *const *of, int n, struct tune_constants *best, tune_scorer score)
 {
-    static const double turns[] = {0.02, 0.15, 0.4, 1};
+    static const double ms[] = {0.02, 0.05, 0.1, 0.2}, shares[] = {0.02, 0.15, 0.4, 1};
     double least = INFINITY;
     for (int i = 0; i < 16; i++) {
         struct tune_constants k = *guess_of(of[0]);
-        k.decode_turn = turns[i / 4];
-        k.model_turn = turns[i % 4];
+        k.decode_turn = ms[i / 4];
+        k.model_turn = shares[i % 4];
         double now = unlikely(of, n, &k, score);
         if (now < least) {
             least = now;

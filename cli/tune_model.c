@@ -6,8 +6,8 @@
 
 // Predicts a setting's result from the costs of its values, without a trial. The formulas are in docs/tune.md, "Prediction".
 
-const struct tune_constants tune_guess = {.sharp = 7, .crowd = 0.05, .cores = 1, .decode_turn = 0.02, .model_turn = 0.02, .place = 1.8, .late = 2},
-                            tune_doubt = {.sharp = 0.3, .crowd = 1, .cores = 0.1, .decode_turn = 3, .model_turn = 3, .place = 0.15, .late = 0.5};
+const struct tune_constants tune_guess = {.sharp = 7, .crowd = 0.05, .cores = 1, .decode_turn = 0.05, .model_turn = 0.02, .place = 1.8, .late = 2},
+                            tune_doubt = {.sharp = 0.3, .crowd = 1, .cores = 0.1, .decode_turn = 0.3, .model_turn = 3, .place = 0.15, .late = 0.5};
 
 enum tune_part tune_part_of(const char *path)
 {
@@ -238,7 +238,7 @@ static double rate_of(const struct tune *t, const struct shape *s, const struct 
     // In batches the model has threads of its own, which limit only if batches are full.
     double at_work = s->batch == 1 ? c->work_ms + model : f->frames < s->batch ? c->work_ms : fmax(c->work_ms, model);
     double ms[TUNE_NEEDS] = {c->decode_ms / s->decoders, at_work / s->workers, c->write_ms, cpu_of(t, s, f) * k->cores / cores,
-                             s->decodes ? 0 : c->decode_ms * k->decode_turn, model * fmax(0, 1 - s->on_cpu) * k->model_turn};
+                             s->decodes ? 0 : k->decode_turn, model * fmax(0, 1 - s->on_cpu) * k->model_turn};
     for (int i = 0; i < TUNE_NEEDS; i++)
         sum += need[i] = pow(ms[i], k->sharp);
     return sum > 0 ? 1000 / pow(sum, 1 / k->sharp) : 0;
@@ -252,6 +252,8 @@ void tune_predict(const struct tune *t, const int *at, struct tune_trial *out)
     *c = cost_of(t, at, &s.on_cpu);
     s.place_ms = place_of(t, at, c);
     s.decodes = t->base.cost.cpu_ms > t->base.cost.decode_ms;
+    if (t->given.decode_engines > 0 && t->given.decode_engines < s.decoders)
+        s.decoders = t->given.decode_engines; // at once
     struct flow f = flow_of(t, &s);
     double fps = rate_of(t, &s, &f, need), frame = fps > 0 ? 1000 / fps : 0;
     double through = c->decode_ms + c->work_ms + s.batch * s.place_ms + c->write_ms, memory = c->memory_mib, vram = c->vram_mib;

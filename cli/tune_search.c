@@ -8,11 +8,11 @@
 // docs/tune.md: costs of each value alone, trials where the model and what was seen so far promise most, then the best against each
 // other.
 
-enum { COMBINATIONS = 200000, LEAST_TRIALS = 16, MOST_TRIALS = 48, LAST_TRIALS = 8, FIRST = 3, GUESSED = 4 };
-static const double SHARE = 0.097;        // of the time of trying all
+enum { COMBINATIONS = 200000, LEAST_TRIALS = 16, MOST_TRIALS = 48, LAST_TRIALS = 8, FIRST = 3, GUESSED = 2 };
+static const double SHARE = 0.095;        // of the time of trying all
 static const double WORTH_A_TRIAL = 1e-6; // expected gain; less is none
 static const double SURE = 2.5;           // standard deviations of the noise that a gain must exceed
-static const double NOISE = 0.03;         // of a trial, before it is known, as sure as if GUESSED trials said it
+static const double NOISE = 0.02;         // of a trial, before it is known, as sure as if GUESSED trials said it
 static const double WARY = 2;             // the fit is surer than it should be
 
 double tune_score(const struct tune *t, const struct tune_trial *r)
@@ -49,13 +49,13 @@ static int trial(struct tune *t, const int *at, double seconds, struct tune_tria
     if (err < 0 || tune_stopped(t))
         return err;
     t->spent_s += out->wall_s;
-    t->beside_s += out->wall_s - seconds;
     if (t->n_seen == TUNE_SEEN)
         return TACHY_OK;
     struct tune_seen *s = &t->seen[t->n_seen++];
     memcpy(s->at, at, sizeof(s->at));
     s->score = tune_score(t, out);
     s->seconds = seconds;
+    s->beside_s = out->wall_s - seconds;
     s->fits = !over_limit(t, out, why, sizeof(why));
     return TACHY_OK;
 }
@@ -423,11 +423,35 @@ static double most_promising(const struct tune *t, const struct tune_fit *f, boo
     return most;
 }
 
+// Seconds that a process takes beside its trial, the mean of those seen and what is expected of all settings: the more decoders a GPU
+// opens, the longer it takes, and the best settings have many.
+static void beside_of(const struct tune *t, double *seen, double *all)
+{
+    const struct tune_row *r = NULL;
+    double n = t->n_seen, x = 0, y = 0, xx = 0, xy = 0, values = 0;
+    int row = 0;
+    for (; row < t->n_rows && !r; row++)
+        r = t->row[row].part == TUNE_DECODERS ? &t->row[row] : NULL;
+    for (int i = 0; i < t->n_seen; i++) {
+        double decoders = r ? tune_number(t, r, t->seen[i].at[row - 1]) : 0;
+        x += decoders / n;
+        y += t->seen[i].beside_s / n;
+        xx += decoders * decoders / n;
+        xy += decoders * t->seen[i].beside_s / n;
+    }
+    for (int v = 0; r && v < r->n; v++)
+        values += tune_number(t, r, v) / r->n;
+    *seen = y;
+    *all = xx > x * x ? fmax(0, y + (xy - x * y) / (xx - x * x) * (values - x)) : y;
+}
+
 // Whether there is time for a trial of `seconds` and then `more` of full length: a tenth of what all `n` settings would take.
 static bool in_time(const struct tune *t, long n, double seconds, int more)
 {
-    double beside = t->beside_s / t->trials, full = beside + t->seconds;
-    return t->spent_s + beside + seconds + more * full <= full * fmax(LEAST_TRIALS, fmin(MOST_TRIALS, SHARE * (double)n));
+    double beside, all;
+    beside_of(t, &beside, &all);
+    double full = beside + t->seconds, share = SHARE * (double)n * (all + t->seconds) / full;
+    return t->spent_s + beside + seconds + more * full <= full * fmax(LEAST_TRIALS, fmin(MOST_TRIALS, share));
 }
 
 // Half as long as others: what a trial says counts together with those near it.

@@ -184,6 +184,7 @@ static void read_summary(struct tune_trial *out, const json_t *o)
     out->cost.vram_mib = out->vram_mib;
     out->workers = (int)int_of(o, "workers");
     out->decoders = (int)int_of(o, "decoders");
+    out->decode_engines = (int)int_of(o, "decode_engines");
     out->cores = (int)int_of(o, "cores");
     snprintf(out->limit, sizeof(out->limit), "%s", text_of(v, "limit"));
     snprintf(out->verdict, sizeof(out->verdict), "%s", text_of(v, "words"));

@@ -77,6 +77,7 @@ static void read_figures(const struct run *r, double paused_s, struct tachy_summ
 {
     s->workers = atomic_load(&r->pipeline->active);
     s->decoders = atomic_load(&r->readers.active);
+    s->decode_engines = atomic_load(&r->p->source->nvdec) ? r->p->source->decode_engines : 0;
     s->frames = atomic_load(&r->written);
     s->decoded = atomic_load(&r->readers.decoded);
     read_steps(r, s, sum); // then each of these frames is in them

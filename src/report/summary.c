@@ -171,6 +171,7 @@ int tachy_summary_json_sized(size_t s_size, char **json, const struct tachy_summ
     json_object_set_new(o, "energy", energy_json(s));
     json_object_set_new(o, "workers", json_integer(s->workers));
     json_object_set_new(o, "decoders", json_integer(s->decoders));
+    json_object_set_new(o, "decode_engines", s->decode_engines ? json_integer(s->decode_engines) : json_null());
     json_object_set_new(o, "cores", json_integer(s->cores));
     json_object_set_new(o, "engine", *s->engine ? json_string(s->engine) : json_null());
     put_models(o, s);

@@ -100,7 +100,8 @@ static int refuse(struct reason *r, const char *fmt, ...)
     return TACHY_ERR_UNSUPPORTED;
 }
 
-static int check_caps(const AVCodecParameters *par, struct tachy_gpu *g, struct reason *r)
+// *engines: that the GPU has for this coding.
+static int check_caps(const AVCodecParameters *par, struct tachy_gpu *g, int *engines, struct reason *r)
 {
     const struct tachy_device *d = &g->device;
     const char *format = av_get_pix_fmt_name((enum AVPixelFormat)par->format);
@@ -112,6 +113,7 @@ static int check_caps(const AVCodecParameters *par, struct tachy_gpu *g, struct 
     int err = tachy_nvdec_ask(&caps, &g->device, &kind, &r->log);
     if (err < 0)
         return err;
+    *engines = caps.engines;
     if (!caps.supported)
         return refuse(r, "the NVDEC of GPU %d (%s) does not decode %s of %s", d->ordinal, d->name,
                       avcodec_get_name(par->codec_id), format);
@@ -141,13 +143,14 @@ static int try_jpeg(struct tachy_gpu *g, struct reason *r)
 
 static int open_device(tachy_source *s, struct file_device *c, int ordinal, struct reason *r)
 {
-    int err = tachy_gpu_open(&c->gpu, ordinal, s->params.gpu_stream, &r->log);
+    int engines = 0, err = tachy_gpu_open(&c->gpu, ordinal, s->params.gpu_stream, &r->log);
     if (file_of(s)->gpu.jpeg)
         return err < 0 ? err : try_jpeg(c->gpu, r);
     if (err == TACHY_OK)
-        err = check_caps(file_of(s)->st->codecpar, c->gpu, r);
+        err = check_caps(file_of(s)->st->codecpar, c->gpu, &engines, r);
     if (err == TACHY_OK)
         err = tachy_av_device_open(&c->hw, c->gpu, &r->log);
+    s->decode_engines += err == TACHY_OK ? engines : 0;
     return err;
 }
 

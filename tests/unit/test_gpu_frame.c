@@ -9,6 +9,7 @@
 #include "postprocess/composite.h"
 #include "postprocess/mask.h"
 #include "preprocess/signature.h"
+#include "source/source_ops.h"
 
 #include <jansson.h>
 #include <libavutil/hwcontext.h>
@@ -402,6 +403,11 @@ TEST(who_decodes)
     }
     CHECK_INT(open_source("a.mp4", far), TACHY_OK);
     CHECK(strstr(said, "there is no GPU 3"));
+    tachy_source *s;
+    wanted.url = path("a.mp4");
+    CHECK_INT(tachy_source_open(&s, &wanted), TACHY_OK);
+    CHECK_INT(s->decode_engines, 7);
+    tachy_source_close(&s);
     CHECK_INT(counts()->streams + counts()->contexts, 0);
     CHECK(shell("rm -r %s", dir));
 }

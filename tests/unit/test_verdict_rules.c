@@ -112,6 +112,16 @@ TEST(workers_that_sleep_beside_one_decoder)
     other.cut_short = true;
     tachy_verdict(&v, &other);
     CHECK(strstr(v.remedy, "--max-frames"));
+    other.cut_short = false;
+    other.more_decoders = true;
+    other.decode_engines = 7; // two sessions keep each of them busy
+    tachy_verdict(&v, &other);
+    CHECK(strstr(v.remedy, "--decoders 14"));
+    other.source = (struct verdict_stage){14, 130, 0.3, 0.1};
+    other.step_busy_s[TEST_STEP_DECODE] = 130;
+    tachy_verdict(&v, &other);
+    CHECK_STR(v.name, "decode");
+    CHECK(strstr(v.remedy, "cheaper to decode"));
     other = in; // other programs have the cores, which the decoder does not wait for
     other.cores = 2;
     other.other_cpu_s = 19;
