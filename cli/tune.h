@@ -29,6 +29,7 @@ struct tune_row {
     char value[TUNE_VALUES][TUNE_TEXT]; // "" for that one
     double number[TUNE_VALUES];        // that it stands for; 0: none
     struct tune_cost cost[TUNE_VALUES]; // of a frame, with one worker and one decoder
+    double given_fps[TUNE_VALUES];     // of the command as given with the value; 0: not measured, as it is on a GPU only
     double gain[TUNE_VALUES];          // of a value alone, then of its best combination, over the first; 0: failed or refused
     char why[TUNE_VALUES][96];         // of 0; "": it was not tried
 };

@@ -131,6 +131,7 @@ struct shape {
     struct tune_cost cost;
     double place_ms; // of a run of the model, for each place of the batch; a run takes as long for fewer frames, since its shape is fixed
     double on_cpu;   // CPU time in each ms of the model
+    double gpu_ms;   // of a frame on the GPU beside decoding
     bool decodes;    // the CPU decodes: a frame takes more CPU time than decoding does
 };
 
@@ -229,6 +230,19 @@ static double joules_of(const struct tune *t, double frame_ms, double cpu_ms)
     return idle * frame_ms + work * cpu_ms;
 }
 
+// Milliseconds that a frame takes on a GPU: more with a value that makes the command as given slower.
+static double on_gpu(const struct tune *t, const int *at)
+{
+    static const double SLOWER = 0.97;
+    double ms = t->k.decode_turn;
+    for (int i = 0; i < t->n_rows; i++) {
+        double fps = t->row[i].given_fps[at[i]];
+        if (fps > 0 && fps < SLOWER * t->given.fps)
+            ms *= t->given.fps / fps;
+    }
+    return ms;
+}
+
 // Milliseconds per frame that each resource needs, raised to a power; returns frames per second.
 static double rate_of(const struct tune *t, const struct shape *s, const struct flow *f, double *need)
 {
@@ -238,7 +252,7 @@ static double rate_of(const struct tune *t, const struct shape *s, const struct 
     // In batches the model has threads of its own, which limit only if batches are full.
     double at_work = s->batch == 1 ? c->work_ms + model : f->frames < s->batch ? c->work_ms : fmax(c->work_ms, model);
     double ms[TUNE_NEEDS] = {c->decode_ms / s->decoders, at_work / s->workers, c->write_ms, cpu_of(t, s, f) * k->cores / cores,
-                             s->decodes ? 0 : k->decode_turn, model * fmax(0, 1 - s->on_cpu) * k->model_turn};
+                             s->decodes ? 0 : s->gpu_ms, model * fmax(0, 1 - s->on_cpu) * k->model_turn};
     for (int i = 0; i < TUNE_NEEDS; i++)
         sum += need[i] = pow(ms[i], k->sharp);
     return sum > 0 ? 1000 / pow(sum, 1 / k->sharp) : 0;
@@ -251,6 +265,7 @@ void tune_predict(const struct tune *t, const int *at, struct tune_trial *out)
     double need[TUNE_NEEDS];
     *c = cost_of(t, at, &s.on_cpu);
     s.place_ms = place_of(t, at, c);
+    s.gpu_ms = on_gpu(t, at);
     s.decodes = t->base.cost.cpu_ms > t->base.cost.decode_ms;
     if (t->given.decode_engines > 0 && t->given.decode_engines < s.decoders)
         s.decoders = t->given.decode_engines; // at once

@@ -11,7 +11,7 @@
 enum { COMBINATIONS = 200000, LEAST_TRIALS = 16, MOST_TRIALS = 48, LAST_TRIALS = 8, FIRST = 3, GUESSED = 2 };
 static const double SHARE = 0.095;        // of the time of trying all
 static const double WORTH_A_TRIAL = 1e-6; // expected gain; less is none
-static const double SURE = 2.5;           // standard deviations of the noise that a gain must exceed
+static const double SURE = 2.33;           // standard deviations of the noise that a gain must exceed
 static const double NOISE = 0.02;         // of a trial, before it is known, as sure as if GUESSED trials said it
 static const double WARY = 2;             // the fit is surer than it should be
 
@@ -131,6 +131,21 @@ static int measure_value(struct tune *t, const int *solo, int row, int v)
     return err;
 }
 
+// With one decoder a GPU is idle most of the time, and a value that makes it slower changes nothing. So the command as given runs with it.
+static int measure_on_gpu(struct tune *t, int row, int v)
+{
+    static const double NOTHING = 0.1;
+    struct tune_row *r = &t->row[row];
+    struct tune_trial got;
+    int at[TUNE_ROWS] = {0};
+    if (r->part != TUNE_OTHER || t->base.cost.cpu_ms > t->base.cost.decode_ms || fabs(r->gain[v] - 1) > NOTHING)
+        return TACHY_OK;
+    at[row] = v;
+    int err = trial(t, at, t->seconds / 2, &got);
+    r->given_fps[v] = got.fps;
+    return err;
+}
+
 // A value of a row that may change what is seen of a frame passes the guard or is out. Threads and batches change the order of sums
 // at most: they are judged with the last settings.
 static int judge_value(struct tune *t, int row, int v)
@@ -191,6 +206,8 @@ static int measure_row(struct tune *t, const int *solo, int row)
         if (follows(r, v))
             continue;
         err = measure_value(t, solo, row, v);
+        if (err == TACHY_OK && !tune_stopped(t))
+            err = measure_on_gpu(t, row, v);
         if (err == TACHY_OK && !tune_stopped(t))
             err = judge_value(t, row, v);
         if (!tune_stopped(t) || r->gain[v] > 0)
