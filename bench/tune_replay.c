@@ -357,8 +357,8 @@ static bool replay(const char *path, const struct table *of, int seeds, bool off
 
 static void print_constants(const char *name, const struct tune_constants *k)
 {
-    printf("  without %s: sharp %.3g, crowd %.3g, cores %.3g, decode_turn %.3g, model_turn %.3g, place %.3g, late %.3g\n", name, k->sharp,
-           k->crowd, k->cores, k->decode_turn, k->model_turn, k->place, k->late);
+    printf("  without %s: sharp %.3g, crowd %.3g, cores %.3g, gpu_ms %.3g, model_turn %.3g, place %.3g, late %.3g\n", name, k->sharp,
+           k->crowd, k->cores, k->gpu_ms, k->model_turn, k->place, k->late);
 }
 
 // Each table with the constants that fit the others best, together.

@@ -29,7 +29,7 @@ struct tune_row {
     char value[TUNE_VALUES][TUNE_TEXT]; // "" for that one
     double number[TUNE_VALUES];        // that it stands for; 0: none
     struct tune_cost cost[TUNE_VALUES]; // of a frame, with one worker and one decoder
-    double given_fps[TUNE_VALUES];     // of the command as given with the value; 0: not measured, as it is on a GPU only
+    double given_fps[TUNE_VALUES];     // rate of the command as given with this value; 0: not measured (only if a GPU decodes)
     double gain[TUNE_VALUES];          // of a value alone, then of its best combination, over the first; 0: failed or refused
     char why[TUNE_VALUES][96];         // of 0; "": it was not tried
 };
@@ -52,7 +52,7 @@ struct tune_trial {
 struct tune_seen {
     int at[TUNE_ROWS];
     double score, seconds; // 0: it failed; how long it ran
-    double beside_s;       // that its process took longer
+    double beside_s;       // time of the process outside the trial
     bool fits;             // within the limits
 };
 
@@ -72,8 +72,8 @@ struct tune_constants {
     double sharp;  // exponent that joins the resources' needs
     double crowd;  // CPU time that each core's worth of threads over the cores adds, as a share
     double cores;  // CPU time of a frame beside that with one worker
-    double decode_turn;             // ms of a GPU's decoding that go one after the other however many decoders there are
-    double model_turn;              // share of the model that goes one after the other
+    double gpu_ms; // GPU time per frame without decoding, if a GPU decodes
+    double model_turn; // share of the model that goes one after the other
     double place;  // most that a place in a batch takes beside a frame alone
     double late;   // ms that a thread waits for a core if there are too few
 };
@@ -142,6 +142,10 @@ void tune_predict(const struct tune *t, const int *at, struct tune_trial *out);
 
 // The number that a value stands for: the command's own for the first one, 0 if there is none.
 double tune_number(const struct tune *t, const struct tune_row *r, int v);
+// Index of the part's row; -1: there is none.
+int tune_row_of(const struct tune *t, enum tune_part part);
+// As the costs show: decoding takes longer than all CPU time of a frame.
+bool tune_gpu_decodes(const struct tune *t);
 
 // tune_fit.c: what trials say about the model's error, as the log of a score's ratio to that of the model.
 struct tune_fit {

@@ -124,7 +124,7 @@ static double start(struct tune *const *of, int n, struct tune_constants *best, 
     double least = INFINITY;
     for (int i = 0; i < 16; i++) {
         struct tune_constants k = *guess_of(of[0]);
-        k.decode_turn = ms[i / 4];
+        k.gpu_ms = ms[i / 4];
         k.model_turn = shares[i % 4];
         double now = unlikely(of, n, &k, score);
         if (now < least) {

@@ -6,8 +6,8 @@
 
 // Predicts a setting's result from the costs of its values, without a trial. The formulas are in docs/tune.md, "Prediction".
 
-const struct tune_constants tune_guess = {.sharp = 7, .crowd = 0.05, .cores = 1, .decode_turn = 0.05, .model_turn = 0.02, .place = 1.8, .late = 2},
-                            tune_doubt = {.sharp = 0.3, .crowd = 1, .cores = 0.1, .decode_turn = 0.3, .model_turn = 3, .place = 0.15, .late = 0.5};
+const struct tune_constants tune_guess = {.sharp = 7, .crowd = 0.05, .cores = 1, .gpu_ms = 0.05, .model_turn = 0.02, .place = 1.8, .late = 2},
+                            tune_doubt = {.sharp = 0.3, .crowd = 1, .cores = 0.1, .gpu_ms = 0.3, .model_turn = 3, .place = 0.15, .late = 0.5};
 
 enum tune_part tune_part_of(const char *path)
 {
@@ -25,14 +25,24 @@ double tune_number(const struct tune *t, const struct tune_row *r, int v)
     return r->number[v] > 0 ? r->number[v] : own[r->part];
 }
 
-// The numbers that shape the pipeline; where no row has them, `given`.
-static int number_of_part(const struct tune *t, const int *at, enum tune_part part, int given)
+int tune_row_of(const struct tune *t, enum tune_part part)
 {
     for (int i = 0; i < t->n_rows; i++)
         if (t->row[i].part == part)
-            given = (int)tune_number(t, &t->row[i], at[i]);
+            return i;
+    return -1;
+}
+
+// The numbers that shape the pipeline; where no row has them, `given`.
+static int number_of_part(const struct tune *t, const int *at, enum tune_part part, int given)
+{
+    int i = tune_row_of(t, part);
+    if (i >= 0)
+        given = (int)tune_number(t, &t->row[i], at[i]);
     return given > 0 ? given : 1;
 }
+
+bool tune_gpu_decodes(const struct tune *t) { return t->base.cost.decode_ms >= t->base.cost.cpu_ms; }
 
 // A part of the cost with a value beside that part without: a factor; where there was none of it, the difference.
 static void apply(double *cost, double with, double without)
@@ -131,8 +141,7 @@ struct shape {
     struct tune_cost cost;
     double place_ms; // of a run of the model, for each place of the batch; a run takes as long for fewer frames, since its shape is fixed
     double on_cpu;   // CPU time in each ms of the model
-    double gpu_ms;   // of a frame on the GPU beside decoding
-    bool decodes;    // the CPU decodes: a frame takes more CPU time than decoding does
+    double gpu_ms;   // GPU time per frame without decoding; 0: the CPU decodes
 };
 
 struct flow {
@@ -230,11 +239,11 @@ static double joules_of(const struct tune *t, double frame_ms, double cpu_ms)
     return idle * frame_ms + work * cpu_ms;
 }
 
-// Milliseconds that a frame takes on a GPU: more with a value that makes the command as given slower.
-static double on_gpu(const struct tune *t, const int *at)
+// GPU time per frame without decoding, ms. A value that slows the command as given multiplies it by the same factor.
+static double gpu_ms_of(const struct tune *t, const int *at)
 {
     static const double SLOWER = 0.97;
-    double ms = t->k.decode_turn;
+    double ms = tune_gpu_decodes(t) ? t->k.gpu_ms : 0;
     for (int i = 0; i < t->n_rows; i++) {
         double fps = t->row[i].given_fps[at[i]];
         if (fps > 0 && fps < SLOWER * t->given.fps)
@@ -252,7 +261,7 @@ static double rate_of(const struct tune *t, const struct shape *s, const struct 
     // In batches the model has threads of its own, which limit only if batches are full.
     double at_work = s->batch == 1 ? c->work_ms + model : f->frames < s->batch ? c->work_ms : fmax(c->work_ms, model);
     double ms[TUNE_NEEDS] = {c->decode_ms / s->decoders, at_work / s->workers, c->write_ms, cpu_of(t, s, f) * k->cores / cores,
-                             s->decodes ? 0 : s->gpu_ms, model * fmax(0, 1 - s->on_cpu) * k->model_turn};
+                             s->gpu_ms, model * fmax(0, 1 - s->on_cpu) * k->model_turn};
     for (int i = 0; i < TUNE_NEEDS; i++)
         sum += need[i] = pow(ms[i], k->sharp);
     return sum > 0 ? 1000 / pow(sum, 1 / k->sharp) : 0;
@@ -265,8 +274,7 @@ void tune_predict(const struct tune *t, const int *at, struct tune_trial *out)
     double need[TUNE_NEEDS];
     *c = cost_of(t, at, &s.on_cpu);
     s.place_ms = place_of(t, at, c);
-    s.gpu_ms = on_gpu(t, at);
-    s.decodes = t->base.cost.cpu_ms > t->base.cost.decode_ms;
+    s.gpu_ms = gpu_ms_of(t, at);
     if (t->given.decode_engines > 0 && t->given.decode_engines < s.decoders)
         s.decoders = t->given.decode_engines; // at once
     struct flow f = flow_of(t, &s);

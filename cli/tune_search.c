@@ -11,7 +11,7 @@
 enum { COMBINATIONS = 200000, LEAST_TRIALS = 16, MOST_TRIALS = 48, LAST_TRIALS = 8, FIRST = 3, GUESSED = 2 };
 static const double SHARE = 0.095;        // of the time of trying all
 static const double WORTH_A_TRIAL = 1e-6; // expected gain; less is none
-static const double SURE = 2.33;           // standard deviations of the noise that a gain must exceed
+static const double SURE = 2.33;          // standard deviations of the noise that a gain must exceed
 static const double NOISE = 0.02;         // of a trial, before it is known, as sure as if GUESSED trials said it
 static const double WARY = 2;             // the fit is surer than it should be
 
@@ -131,14 +131,14 @@ static int measure_value(struct tune *t, const int *solo, int row, int v)
     return err;
 }
 
-// With one decoder a GPU is idle most of the time, and a value that makes it slower changes nothing. So the command as given runs with it.
+// With one decoder a GPU is mostly idle, so a value that slows it does not show. The command as given runs with such a value, too.
 static int measure_on_gpu(struct tune *t, int row, int v)
 {
     static const double NOTHING = 0.1;
     struct tune_row *r = &t->row[row];
     struct tune_trial got;
     int at[TUNE_ROWS] = {0};
-    if (r->part != TUNE_OTHER || t->base.cost.cpu_ms > t->base.cost.decode_ms || fabs(r->gain[v] - 1) > NOTHING)
+    if (r->part != TUNE_OTHER || !tune_gpu_decodes(t) || fabs(r->gain[v] - 1) > NOTHING)
         return TACHY_OK;
     at[row] = v;
     int err = trial(t, at, t->seconds / 2, &got);
@@ -440,17 +440,15 @@ static double most_promising(const struct tune *t, const struct tune_fit *f, boo
     return most;
 }
 
-// Seconds that a process takes beside its trial, the mean of those seen and what is expected of all settings: the more decoders a GPU
-// opens, the longer it takes, and the best settings have many.
+// Seconds that a process takes outside its trial: the mean of the trials so far, and the mean that is expected over all settings.
+// Each decoder that a GPU opens takes time, and the best settings have many, so a line is fitted over the number of decoders.
 static void beside_of(const struct tune *t, double *seen, double *all)
 {
-    const struct tune_row *r = NULL;
+    const int row = tune_row_of(t, TUNE_DECODERS);
+    const struct tune_row *r = row >= 0 ? &t->row[row] : NULL;
     double n = t->n_seen, x = 0, y = 0, xx = 0, xy = 0, values = 0;
-    int row = 0;
-    for (; row < t->n_rows && !r; row++)
-        r = t->row[row].part == TUNE_DECODERS ? &t->row[row] : NULL;
     for (int i = 0; i < t->n_seen; i++) {
-        double decoders = r ? tune_number(t, r, t->seen[i].at[row - 1]) : 0;
+        double decoders = r ? tune_number(t, r, t->seen[i].at[row]) : 0;
         x += decoders / n;
         y += t->seen[i].beside_s / n;
         xx += decoders * decoders / n;

@@ -112,7 +112,7 @@ struct tachy_summary {
     int nb_models;           // the task's main network, in one or two sizes; 0: none ran, or it is not counted
     struct tachy_model_share models[TACHY_MAX_MODELS]; // most runs first
     int decoders;            // of the source, in parallel
-    int decode_engines;      // that GPUs have for the input, if they decode it; 0: unknown, or the CPU decodes
+    int decode_engines;      // of the GPUs that decode, in total, for the input's codec; 0: unknown, or the CPU decodes
     double target_fps;       // tachy_live_params.target_fps; 0: none
     double skip_distance;    // up to which frames count as similar at the start; negative: none do
     int64_t returns, returned_bytes; // times that memory kept for later frames was freed, and total bytes

@@ -90,7 +90,7 @@ void run_verdict(const struct run *r, double paused_s, double cpu_s, struct tach
         .more_decoders = run_readers_could_be_more(&r->readers),
         .cut_short = run_readers_are_cut_short(&r->readers),
         .nvdec = atomic_load(&r->p->source->nvdec),
-        .decode_engines = r->p->source->decode_engines,
+        .decode_engines = s->decode_engines,
         .faster_output = r->p->sink->faster,
         .every_nth = r->p->source->params.every_nth,
         .max_bytes = r->p->max_bytes,

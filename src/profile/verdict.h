@@ -45,7 +45,7 @@ struct tachy_verdict_in {
     bool more_decoders;      // the input can be decoded by more decoders side by side than it was
     bool cut_short;          // --max-frames leaves one decoder
     bool nvdec;              // a GPU decodes: more threads do not help
-    int decode_engines;      // that it has for this input; 0: unknown
+    int decode_engines;      // of the GPUs that decode; 0: unknown, or the CPU decodes
     const char *faster_output; // what would make the output cheaper to encode; NULL: nothing that the sink knows
     int every_nth;           // of the input's frames are read; 0: all
     int64_t max_bytes;       // bound of the frames in flight, for the words

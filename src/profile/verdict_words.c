@@ -177,7 +177,7 @@ static void advise_workers(struct tachy_verdict *v, const struct tachy_verdict_i
 static void advise_decoding(struct tachy_verdict *v, const struct tachy_verdict_in *in)
 {
     enum { SESSIONS = 2 }; // that keep an engine busy
-    const int most = in->nvdec && in->decode_engines ? SESSIONS * in->decode_engines : TACHY_THREADS_MAX, n = TACHY_MIN(in->cores, most);
+    int n = TACHY_MIN(in->cores, in->decode_engines ? SESSIONS * in->decode_engines : TACHY_THREADS_MAX);
     if (verdict_cores_busy(in) && !verdict_source_leads(in))
         advise(v, "an input that is cheaper to decode");
     else if (in->more_decoders && in->source.threads < n)

@@ -100,7 +100,7 @@ static int refuse(struct reason *r, const char *fmt, ...)
     return TACHY_ERR_UNSUPPORTED;
 }
 
-// *engines: that the GPU has for this coding.
+// *engines: how many of the GPU's decode this codec; 0: unknown.
 static int check_caps(const AVCodecParameters *par, struct tachy_gpu *g, int *engines, struct reason *r)
 {
     const struct tachy_device *d = &g->device;

@@ -100,14 +100,14 @@ static int64_t end_of(struct file *p, const struct file_lane *l)
     return TACHY_MAX(end, l->seq);
 }
 
-// Position that every earlier one of was given. Under the lock.
-static int64_t first_open(const struct file *p)
+// The first position that may not be given yet: the window begins at the first one that was not. Under the lock.
+static int64_t window_end(const struct file *p)
 {
     int64_t first = p->cut.head ? p->cut.head->base : INT64_MAX;
     for (int i = 0; i < p->nb_lanes; i++)
         if (p->lanes[i]->segment && p->lanes[i]->seq < first)
             first = p->lanes[i]->seq;
-    return first;
+    return av_sat_add64(first, p->window);
 }
 
 // Positions of the segment before that had no picture; then the lane stands in the next one, which may have to wait.
@@ -120,7 +120,7 @@ static bool cross(struct file *p, struct file_lane *l, bool *waits)
         l->seq = l->segment->base;
         file_cut_release(&p->cut, &l->before);
     }
-    *waits = none_left && l->seq >= first_open(p) + p->window;
+    *waits = none_left && l->seq >= window_end(p);
     pthread_mutex_unlock(&p->lock);
     return none_left;
 }
@@ -253,7 +253,7 @@ bool file_lane_goes_on(tachy_source *s, struct file_lane *l)
 static struct file_lane *choose(tachy_source *s, bool *wait)
 {
     struct file *p = file_of(s);
-    int64_t first = first_open(p), until = av_sat_add64(first, p->window);
+    int64_t until = window_end(p);
     struct file_lane *l = lane_to_go_on(p, until, true);
     if (!l)
         l = lane_to_start(s, until);

@@ -54,7 +54,7 @@ struct tachy_source {
     int ahead_err;      // why reading ahead of the last frame ended; returned by the next read
     atomic_bool ended;  // every further read is TACHY_ERR_EOF
     atomic_bool nvdec;  // a GPU's decoders do the work
-    int decode_engines; // that nvdec's GPUs have for this input, together; 0: unknown
+    int decode_engines; // of all GPUs with nvdec, for this input; 0: unknown
     bool no_side;       // drop packets of all streams but the video
     bool discontinuity; // of a frame that every_nth skipped: the next one has it
     max_align_t priv[];
