@@ -429,6 +429,25 @@ TEST(pixels_written_by_a_convolution)
     free(x), free(y), free(want);
 }
 
+// What a transposed convolution makes, plus the same for both images: the sum reads the pixels where the convolution left them.
+static void added(void)
+{
+    const struct tachy_plan_attr twice = {.conv = {{2, 2}, {2, 2}, {1, 1}, {0, 0, 0, 0}, 1, {0, 0}, 0, 0}};
+    begin();
+    struct tachy_value *y = make(TACHY_OP_DECONV, twice, VALUE(2, 64, 16, 24), input(4, SHAPE(2, 16, 8, 12)), NUMBERS(16, 64, 2, 2), NUMBERS(64));
+    tachy_graph_add_output(g, tame(binary(TACHY_PLAN_ADD, y, NUMBERS(1, 64, 16, 24)), 8, 3, true));
+}
+
+TEST(pixels_that_a_sum_reads)
+{
+    check_near(added, 2 * 8 * 16 * 24, 1e-5, 3e-3);
+    added();
+    struct tachy_plan *p = opened(&(struct tachy_plan_params){.precision = TACHY_PLAN_FP16, .kernels = &host_kernels});
+    CHECK_INT(steps_of(p, CUDA_POINTWISE), 1); // the sum, which reads them by itself
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+
 // Two products read a sum with constant rows, which are the same for each image.
 static void placed(void)
 {
@@ -489,7 +508,7 @@ TEST(sums_across_dimensions_of_one)
     check_near(sums, 2, 1e-6, 5e-3);
 }
 
-TEST_MAIN(TEST_CASE(sums_across_dimensions_of_one), TEST_CASE(sums_of_places_become_biases), TEST_CASE(pixels_written_by_a_convolution), TEST_CASE(few_channels),
+TEST_MAIN(TEST_CASE(sums_across_dimensions_of_one), TEST_CASE(sums_of_places_become_biases), TEST_CASE(pixels_written_by_a_convolution), TEST_CASE(pixels_that_a_sum_reads), TEST_CASE(few_channels),
           TEST_CASE(volumes_sampled_where_they_lie),
           TEST_CASE(attention_in_place), TEST_CASE(attention_with_one_side_alone), TEST_CASE(transformer_layer), TEST_CASE(products_of_moved_parts),
           TEST_CASE(volumes_stay_turned))

@@ -295,6 +295,7 @@ bool cuda_joins(const struct tachy_node *n);
 bool cuda_spreads(const struct tachy_node *n);
 bool cuda_writes_part(const struct tachy_node *n);
 void cuda_keep_spreads(struct cuda_build *b);
+void cuda_part_spread(struct cuda_build *b); // the last step has taken in the copy behind a convolution, which then writes channels
 bool cuda_gather_joins(const struct tachy_node *n); // lists of indices along two axes (the mirrored edges of a picture)
 // True if a product of computed matrices also does the Transpose that reads it, and writes that node's output.
 bool cuda_product_joins(const struct tachy_node *n);

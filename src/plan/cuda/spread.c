@@ -110,6 +110,16 @@ static void join_conv(struct cuda_build *b, const struct spread *s, cuda_address
     conv->pairs = true;
 }
 
+void cuda_part_spread(struct cuda_build *b)
+{
+    struct cuda_step *conv = b->plan->nb_steps > 1 ? &b->plan->steps[b->plan->nb_steps - 2] : NULL;
+    if (!conv || conv->kind != CUDA_CONV || !conv->a.conv.spread.data)
+        return;
+    conv->a.conv.spread = (struct tachy_nn_tensor){0};
+    conv->a.conv.spread_apart = 0;
+    conv->pairs = false;
+}
+
 int cuda_steps_spread(struct cuda_build *b, const struct tachy_node *n)
 {
     struct spread s;

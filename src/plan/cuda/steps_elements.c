@@ -310,6 +310,7 @@ static void absorb(struct cuda_build *b, const struct tachy_node *n, int i)
     from->a.pointwise = q;
     plan->nb_steps--;
     b->nb_chain = 0; // an operand is no value: nothing walks again
+    cuda_part_spread(b);
 }
 
 // The last step, if it is one launch for all of `v`, which only `n` reads, and is in the same lane. Nodes between only move
