@@ -81,53 +81,97 @@ static void cubic(struct check *c)
     nn_close(c, &in), nn_close(c, &out), nn_close(c, &rows), nn_close(c, &columns);
 }
 
+// A picture whose c channels are those from `first` on of c + more in each pixel.
+struct slice {
+    struct nn_buffer buffer;
+    struct tachy_nn_tensor t;
+    int more, first;
+};
+static void place_slice(struct slice *p, int h, int w, int c)
+{
+    p->t = nn_tensor(&p->buffer, h, w, c, p->more);
+    p->t.data += (cuda_address)p->first * tachy_dtype_size(p->buffer.dtype);
+}
+// The whole picture, or one that vectors of 8 or of 4 elements may fit, or one that none fits: of four channels 3..6 of 8.
+static struct slice random_slice(struct check *c)
+{
+    static const int each[][2] = {{0, 0}, {8, 0}, {8, 8}, {4, 4}, {4, 3}, {1, 1}}; // more, first
+    const int *p = each[check_range(c, 0, TACHY_ARRAY_SIZE(each) - 1)];
+    return (struct slice){.more = p[0], .first = p[1]};
+}
+
+static struct tachy_resize_shape random_resize(struct check *c)
+{
+    int channels[] = {4, check_range(c, 1, 4), 4 * check_range(c, 1, 9), 8 * check_range(c, 1, 9), check_range(c, 1, 21)};
+    struct tachy_resize_shape s = {.n = check_range(c, 1, 2), .h = check_range(c, 1, 20), .w = check_range(c, 1, 20),
+                                   .c = channels[check_range(c, 0, 4)], .out_h = check_range(c, 1, 40), .out_w = check_range(c, 1, 40),
+                                   .kind = check_range(c, 0, 1), .place = check_range(c, 0, 2), .round = check_range(c, 0, 3)};
+    switch (check_range(c, 0, 7)) {
+    case 0:
+    case 1: // places that are whole numbers, which a nearest pixel depends on
+        s.h = s.w = 9, s.out_h = s.out_w = 21, s.kind = TACHY_RESIZE_NEAREST, s.place = TACHY_RESIZE_HALF;
+        break;
+    case 2: s.scale_h = (float)s.out_h / (float)s.h, s.scale_w = (float)s.out_w / (float)s.w; break;
+    case 3: s.out_w = check_range(c, 200, 700); break;
+    case 4: // more than one row for a thread
+        s.n = 1, s.c = check_range(c, 3, 4), s.out_w = check_range(c, 600, 900), s.out_h = check_range(c, 900, 1100);
+        break;
+    }
+    return s;
+}
+
+// Values that a kernel has written to a poisoned result.
+static size_t written(const struct nn_buffer *b)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < b->n; i++)
+        n += !isnan(b->value[i]);
+    return n;
+}
+
 // NHWC and planes as results, with what is added, scaled.
 static void interpolate(struct check *c)
 {
-    struct tachy_nn_interpolate a = {.dtype = nn_floats(c), .out_channel = 1};
+    struct tachy_nn_interpolate a = {.shape = random_resize(c), .dtype = nn_floats(c), .out_channel = 1};
     struct tachy_resize_shape *s = &a.shape;
-    *s = (struct tachy_resize_shape){.n = check_range(c, 1, 2), .h = check_range(c, 1, 20), .w = check_range(c, 1, 20),
-                                     .c = check_range(c, 0, 1) ? 8 * check_range(c, 1, 9) : check_range(c, 1, 21),
-                                     .out_h = check_range(c, 1, 40), .out_w = check_range(c, 1, 40), .kind = check_range(c, 0, 1),
-                                     .place = check_range(c, 0, 2), .round = check_range(c, 0, 3)};
-    if (check_range(c, 0, 3) == 0) // places that are whole numbers, which a nearest pixel depends on
-        s->h = s->w = 9, s->out_h = s->out_w = 21, s->kind = TACHY_RESIZE_NEAREST, s->place = TACHY_RESIZE_HALF;
-    bool planes = check_range(c, 0, 1), add = !planes && check_range(c, 0, 1);
+    bool planes = check_range(c, 0, 3) == 0, add = !planes && check_range(c, 0, 1);
     a.out_dtype = check_range(c, 0, 1) ? TACHY_F32 : a.dtype;
-    int more = 8 * check_range(c, 0, 1), out_more = planes ? 0 : more;
-    struct nn_buffer in = nn_random(c, nn_elements(s->n, s->h, s->w, s->c, more), a.dtype, -1, 1), adds = {0}, scale = {0};
-    struct nn_buffer out = nn_poison(c, nn_elements(s->n, s->out_h, s->out_w, s->c, out_more), a.out_dtype);
-    a.in = nn_tensor(&in, s->h, s->w, s->c, more), a.out = nn_tensor(&out, s->out_h, s->out_w, s->c, out_more);
-    struct tachy_nn_tensor dense = a.out;
+    struct slice in = random_slice(c), out = planes ? (struct slice){0} : random_slice(c), adds = random_slice(c);
+    struct nn_buffer scale = nn_random(c, (size_t)(s->n * s->c), TACHY_F32, -1, 1);
+    in.buffer = nn_random(c, nn_elements(s->n, s->h, s->w, s->c, in.more), a.dtype, -1, 1);
+    adds.buffer = nn_random(c, nn_elements(s->n, s->out_h, s->out_w, s->c, adds.more), a.dtype, -1, 1);
+    out.buffer = nn_poison(c, nn_elements(s->n, s->out_h, s->out_w, s->c, out.more), a.out_dtype);
+    place_slice(&in, s->h, s->w, s->c), place_slice(&adds, s->out_h, s->out_w, s->c), place_slice(&out, s->out_h, s->out_w, s->c);
+    a.in = in.t, a.out = out.t;
     if (planes)
         a.out.pixel = 1, a.out.row = s->out_w, a.out_channel = (int64_t)s->out_h * s->out_w;
     a.epilogue.act = nn_act(c, 0, false);
-    if (add) {
-        adds = nn_random(c, out.n, a.dtype, -1, 1), scale = nn_random(c, (size_t)(s->n * s->c), TACHY_F32, -1, 1);
-        a.epilogue.add = nn_tensor(&adds, s->out_h, s->out_w, s->c, out_more), a.epilogue.add_last = check_range(c, 0, 1);
-        a.add_scale = check_range(c, 0, 1) ? scale.at : 0, a.scale_image = s->c;
-    }
+    if (add)
+        a.epilogue.add = adds.t, a.epilogue.add_last = check_range(c, 0, 1), a.add_scale = check_range(c, 0, 1) ? scale.at : 0, a.scale_image = s->c;
     check_gpu_launched(c, KERNELS->interpolate(&a, c->gpu->stream), "interpolate");
-    nn_get(c, &out);
-    float *want = malloc(out.n * sizeof(float)), *got = malloc(out.n * sizeof(float));
+    nn_get(c, &out.buffer);
+    float *want = malloc(out.buffer.n * sizeof(float)), *got = malloc(out.buffer.n * sizeof(float));
     for (int n = 0; n < s->n; n++) // as NHWC
         for (int k = 0; k < s->c; k++)
             for (int i = 0; i < s->out_h * s->out_w; i++) {
-                int64_t to = n * dense.image + i / s->out_w * dense.row + i % s->out_w * dense.pixel + k;
-                got[to] = out.value[planes ? n * a.out.image + k * a.out_channel + i : to];
+                int64_t to = n * out.t.image + i / s->out_w * out.t.row + i % s->out_w * out.t.pixel + k;
+                got[to] = out.buffer.value[planes ? n * a.out.image + k * a.out_channel + i : out.first + to];
             }
-    struct tachy_view added = nn_view(adds.value, &dense, s->n, s->out_h, s->out_w, s->c);
-    struct tachy_resize_io io = {.in = nn_view(in.value, &a.in, s->n, s->h, s->w, s->c),
-                                 .out = nn_view(want, &dense, s->n, s->out_h, s->out_w, s->c),
+    struct tachy_view added = nn_view(adds.buffer.value + adds.first, &adds.t, s->n, s->out_h, s->out_w, s->c);
+    struct tachy_resize_io io = {.in = nn_view(in.buffer.value + in.first, &in.t, s->n, s->h, s->w, s->c),
+                                 .out = nn_view(want, &out.t, s->n, s->out_h, s->out_w, s->c),
                                  .add_scale = a.add_scale ? scale.value : NULL, .scale_image = s->c,
                                  .epilogue = {.act = nn_ref_act(&a.epilogue.act, NULL), .add = add ? &added : NULL,
                                               .add_last = a.epilogue.add_last}};
     tachy_ref_resize(s, &io, 0, s->n * s->out_h);
-    struct tachy_view mine = nn_view(got, &dense, s->n, s->out_h, s->out_w, s->c);
+    struct tachy_view mine = nn_view(got, &out.t, s->n, s->out_h, s->out_w, s->c);
     double worst = nn_worst(&mine, &io.out, nn_rounding(a.out_dtype));
-    check_case(c, worst < 8e-6, "interpolate %dx%dx%dx%d to %dx%d kind %d place %d round %d planes %d act %d add %d: off by %g", s->n, s->h,
-               s->w, s->c, s->out_h, s->out_w, s->kind, s->place, s->round, planes, a.epilogue.act.kind, add, worst);
-    free(want), free(got), nn_close(c, &in), nn_close(c, &out), nn_close(c, &adds), nn_close(c, &scale);
+    bool alone = written(&out.buffer) == (size_t)s->n * (size_t)s->out_h * (size_t)s->out_w * (size_t)s->c; // no neighbour's channels
+    check_case(c, worst < 8e-6 && alone, "interpolate %dx%dx%dx%d %s to %dx%d %s kind %d place %d round %d planes %d act %d add %d "
+               "slices %d of %d, %d of %d, alone %d: off by %g", s->n, s->h, s->w, s->c, tachy_dtype_name(a.dtype), s->out_h, s->out_w,
+               tachy_dtype_name(a.out_dtype), s->kind, s->place, s->round, planes, a.epilogue.act.kind, add, in.first, in.more,
+               out.first, out.more, alone, worst);
+    free(want), free(got), nn_close(c, &in.buffer), nn_close(c, &out.buffer), nn_close(c, &adds.buffer), nn_close(c, &scale);
 }
 
 static void transpose(struct check *c)
@@ -520,21 +564,15 @@ static void squeeze(struct check *c)
 struct timed_reduce {
     struct check *c;
     struct tachy_nn_reduce a;
-    struct tachy_nn_interpolate i;
 };
 static void launch_reduce(void *arg)
 {
     struct timed_reduce *t = arg;
     check_gpu_launched(t->c, KERNELS->reduce(&t->a, t->c->gpu->stream), "reduce");
 }
-static void launch_interpolate(void *arg)
-{
-    struct timed_reduce *t = arg;
-    check_gpu_launched(t->c, KERNELS->interpolate(&t->i, t->c->gpu->stream), "interpolate");
-}
 
-// Global averages of DeepLabV3 and LR-ASPP, and their last resize.
-static void bench(struct check *c)
+// Global averages of DeepLabV3 and LR-ASPP.
+static void bench_reduce(struct check *c)
 {
     static const int shapes[][3] = {{8, 4096, 2048}, {8, 4096, 72}, {8, 1024, 672}, {1, 4096, 2048}};
     struct timed_reduce t = {.c = c};
@@ -550,13 +588,48 @@ static void bench(struct check *c)
         nn_row(c, "reduce", what, nn_time(c, launch_reduce, &t), 0, (double)bytes);
         check_gpu_free(c, t.a.in), check_gpu_free(c, t.a.out), check_gpu_free(c, t.a.workspace);
     }
-    t.i = (struct tachy_nn_interpolate){.shape = {8, 64, 64, 21, 512, 512, 0, 0, TACHY_RESIZE_LINEAR, TACHY_RESIZE_HALF, 0},
-                                        .out_channel = 512 * 512, .dtype = TACHY_F16, .out_dtype = TACHY_F32};
-    t.i.in = tachy_nn_dense(check_gpu_poison(c, 8 * 64 * 64 * 21 * 2), 64, 64, 21);
-    size_t bytes = 8u * 21 * 512 * 512 * 4;
-    t.i.out = (struct tachy_nn_tensor){check_gpu_poison(c, bytes), 1, 512, 21 * 512 * 512};
-    nn_row(c, "interpolate", "8 x 64x64 to 512x512 x21 f16 to f32 planes", nn_time(c, launch_interpolate, &t), 0, (double)bytes);
-    check_gpu_free(c, t.i.in.data), check_gpu_free(c, t.i.out.data);
+}
+
+struct timed_interpolate {
+    struct check *c;
+    struct tachy_nn_interpolate a;
+};
+static void launch_interpolate(void *arg)
+{
+    struct timed_interpolate *t = arg;
+    check_gpu_launched(t->c, KERNELS->interpolate(&t->a, t->c->gpu->stream), "interpolate");
+}
+
+// DeepLabV3's last resize, the mask of a matting network for its refinement, and a YOLO detector's steps upwards.
+static void bench_interpolate(struct check *c)
+{
+    static const struct {
+        struct tachy_resize_shape s;
+        bool planes;     // float32
+        int more, first; // of a pixel's channels in the output, as in a concatenation
+    } all[] = {
+        {{8, 64, 64, 21, 512, 512, 0, 0, TACHY_RESIZE_LINEAR, TACHY_RESIZE_HALF, 0}, true, 0, 0},
+        {{1, 272, 480, 4, 1088, 1920, 0, 0, TACHY_RESIZE_LINEAR, TACHY_RESIZE_HALF, 0}, false, 0, 0},
+        {{1, 272, 480, 4, 1088, 1920, 0, 0, TACHY_RESIZE_LINEAR, TACHY_RESIZE_HALF, 0}, false, 4, 3},
+        {{8, 20, 20, 256, 40, 40, 0, 0, TACHY_RESIZE_NEAREST, 0, 0}, false, 0, 0},
+        {{8, 40, 40, 128, 80, 80, 0, 0, TACHY_RESIZE_NEAREST, 0, 0}, false, 0, 0},
+    };
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(all); i++) {
+        const struct tachy_resize_shape *s = &all[i].s;
+        int64_t pixels = (int64_t)s->out_h * s->out_w, inputs = (int64_t)s->n * s->h * s->w * s->c, outputs = s->n * pixels * s->c;
+        int size = all[i].planes ? 4 : 2, pixel = s->c + all[i].more;
+        cuda_address in = check_gpu_poison(c, (size_t)inputs * 2), out = check_gpu_poison(c, (size_t)(s->n * pixels * pixel * size));
+        struct timed_interpolate t = {c, {.shape = *s, .out_channel = 1, .dtype = TACHY_F16, .out_dtype = all[i].planes ? TACHY_F32 : TACHY_F16}};
+        t.a.in = tachy_nn_dense(in, s->h, s->w, s->c);
+        t.a.out = tachy_nn_dense(out + (cuda_address)(all[i].first * size), s->out_h, s->out_w, pixel);
+        if (all[i].planes)
+            t.a.out_channel = pixels, t.a.out = (struct tachy_nn_tensor){out, 1, s->out_w, pixels * s->c};
+        char what[64];
+        snprintf(what, sizeof(what), "%s %d x %dx%d to %dx%d x%d of %d f16%s", s->kind == TACHY_RESIZE_LINEAR ? "linear" : "nearest", s->n, s->h,
+                 s->w, s->out_h, s->out_w, s->c, pixel, all[i].planes ? " to f32 planes" : "");
+        nn_row(c, "interpolate", what, nn_time(c, launch_interpolate, &t), 0, (double)(inputs * 2 + outputs * size));
+        check_gpu_free(c, in), check_gpu_free(c, out);
+    }
 }
 
 struct timed_attention {
@@ -595,7 +668,7 @@ static void run(struct check *c)
         for (int i = 0; i < check_times(c, 80); i++)
             each[k](c);
     if (c->bench)
-        bench(c), bench_attention(c);
+        bench_reduce(c), bench_interpolate(c), bench_attention(c);
 }
 
 const struct check_op check_nn_elements = {.name = "nn_elements", .run = run, .cuda = true};

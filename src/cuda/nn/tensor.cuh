@@ -53,9 +53,10 @@ template <typename T, int N> __device__ static inline void save(T *p, const floa
     *reinterpret_cast<pack<T, N> *>(p) = out;
 }
 
-static inline bool whole_vectors(const tachy_nn_tensor *t, int n)
+// Vectors of n elements, at multiples of so many bytes.
+static inline bool whole_vectors(const tachy_nn_tensor *t, int n, int bytes = 16)
 {
-    return (t->pixel | t->row | t->image) % n == 0 && t->data % 16 == 0;
+    return (t->pixel | t->row | t->image) % n == 0 && t->data % (unsigned)bytes == 0;
 }
 
 // For float16 results the fast functions' few units of 2^-22 do not count, so that they serve float32 too.
