@@ -180,7 +180,8 @@ template <typename T> static bool in_vectors(const tachy_nn_reduce *a)
 template <typename T, typename U> static int launch_vectors(const tachy_nn_reduce *a, cuda_stream stream)
 {
     int64_t vectors = a->inner / VECTOR<T>, all = a->outer * a->inner;
-    int columns = vectors < COLUMNS ? (int)vectors : (int)COLUMNS, across = parts(vectors, columns);
+    int wide = a->n < THREADS / COLUMNS ? THREADS / (int)a->n : (int)COLUMNS; // every thread has one of few n
+    int columns = vectors < wide ? (int)vectors : wide, across = parts(vectors, columns);
     int64_t most = a->workspace ? parts_of(a) : 1, wanted = (BLOCKS + across * a->outer - 1) / (across * a->outer);
     int64_t nb_parts = wanted < most ? wanted : most;
     int rows = parts(a->n, (int)nb_parts);
