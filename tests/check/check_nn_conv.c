@@ -235,30 +235,33 @@ static void cores(struct check *c, const char *name, conv_fn run, int variants, 
     unmake(c, &k);
 }
 
-// A first convolution: few channels in pixels of 4 or 8.
-static void stem(struct check *c)
+// Few channels: a first convolution's in pixels of 4 or 8, or in pixels of whole vectors.
+static void small(struct check *c)
 {
     struct conv_case k = {.a = {.dtype = nn_half(c)}};
     struct tachy_conv_shape *s = &k.a.shape;
-    int packed = check_range(c, 1, 2) * 4, stride = packed == 4 ? 2 : check_range(c, 1, 2), kernel = check_range(c, 1, 7);
+    bool first = check_range(c, 0, 1);
+    int cin = check_range(c, 1, 100), packed = first ? check_range(c, 1, 2) * 4 : (cin + 7) / 8 * 8 + check_range(c, 0, 1) * 8;
+    int stride = packed == 4 ? 2 : check_range(c, 1, 2), most = first ? 7 : 3;
     *s = (struct tachy_conv_shape){.n = check_range(c, 1, 2), .h = check_range(c, 8, 90), .w = check_range(c, 8, 90),
-                                   .cin = check_range(c, 1, packed), .cout = check_range(c, 1, 70), .kh = kernel, .kw = check_range(c, 1, 7),
-                                   .stride_h = check_range(c, 1, 2), .stride_w = stride, .dil_h = 1, .dil_w = 1,
+                                   .cin = first ? check_range(c, 1, packed) : cin, .cout = check_range(c, 1, 100), .kh = check_range(c, 1, most),
+                                   .kw = check_range(c, 1, most), .stride_h = check_range(c, 1, 2), .stride_w = stride, .dil_h = 1, .dil_w = 1,
                                    .pad_top = check_range(c, 0, 3), .pad_left = check_range(c, 0, 3), .pad_bottom = check_range(c, 0, 3),
                                    .pad_right = check_range(c, 0, 3), .groups = 1};
-    make(c, &k, packed - s->cin, false, true);
+    make(c, &k, packed - s->cin, check_range(c, 0, 1), true);
     if (check_range(c, 0, 3) == 0)
         k.a.epilogue.act = (struct tachy_nn_act){TACHY_ACT_PRELU, .slope = k.slope.at};
-    nn_close(c, &k.out);
-    int more = (8 - s->cout % 8) % 8;
+    const int more = check_range(c, 0, 1) * ((8 - s->cout % 8) % 8);
+    nn_close(c, &k.out), nn_close(c, &k.in);
     k.out = nn_poison(c, nn_elements(s->n, k.out_h, k.out_w, s->cout, more), k.a.dtype);
     k.a.out = nn_tensor(&k.out, k.out_h, k.out_w, s->cout, more);
-    k.a.in.row += (8 - k.a.in.row % 8) % 8; // rows begin at vectors
-    k.a.in.image = k.a.in.row * s->h;
-    nn_close(c, &k.in);
+    k.a.in.row += (8 - k.a.in.row % 8) % 8, k.a.in.image = k.a.in.row * s->h; // rows begin at vectors
     k.in = nn_random(c, (size_t)(k.a.in.image * s->n), k.a.dtype, -1, 1), k.a.in.data = k.in.at;
-    check_gpu_launched(c, tachy_nn_kernels()->conv_stem(&k.a, c->gpu->stream), "conv_stem");
-    against_twin(c, &k, "conv_stem", false);
+    int status = tachy_nn_kernels()->conv_small(&k.a, c->gpu->stream);
+    if (!status || first || cin <= 16) // more may not fit into shared memory
+        check_gpu_launched(c, status, "conv_small");
+    if (!status)
+        against_twin(c, &k, "conv_small", false);
     unmake(c, &k);
 }
 
@@ -419,8 +422,9 @@ static void spreads(struct check *c, bool large)
 // The second convolution of a pair, whose input is the first one's output.
 static void make_second(struct check *c, struct conv_case *k, const struct conv_case *first, int cout)
 {
-    *k = (struct conv_case){.a = {.dtype = first->a.dtype, .shape = first->a.shape}};
-    k->a.shape.cin = first->a.shape.cout, k->a.shape.cout = cout;
+    *k = (struct conv_case){.a = {.dtype = first->a.dtype}};
+    k->a.shape = (struct tachy_conv_shape){.n = first->a.shape.n, .h = first->out_h, .w = first->out_w, .cin = first->a.shape.cout, .cout = cout,
+                                           .kh = 1, .kw = 1, .stride_h = 1, .stride_w = 1, .dil_h = 1, .dil_w = 1, .groups = 1};
     make(c, k, 0, false, true);
     nn_close(c, &k->in);
     k->a.in = first->a.out;
@@ -429,33 +433,41 @@ static void make_second(struct check *c, struct conv_case *k, const struct conv_
 static void same_as(struct check *c, const struct conv_case *k, const struct nn_buffer *got, const struct nn_buffer *want, const char *which)
 {
     const struct tachy_conv_shape *s = &k->a.shape;
-    struct tachy_view of = nn_view(got->value, &k->a.out, s->n, s->h, s->w, s->cout), to = nn_view(want->value, &k->a.out, s->n, s->h, s->w, s->cout);
+    struct tachy_view of = nn_view(got->value, &k->a.out, s->n, k->out_h, k->out_w, s->cout), to = nn_view(want->value, &k->a.out, s->n, k->out_h, k->out_w, s->cout);
     double worst = nn_worst(&of, &to, 2 * nn_rounding(k->a.dtype));
     check_case(c, worst < 8e-6, "pair, %s: %dx%dx%dx%d to %d, act %d add %d: off by %g", which, s->n, s->h, s->w, s->cin, s->cout,
                k->a.epilogue.act.kind, k->add.at != 0, worst);
 }
 
-// Two 1x1 convolutions in one kernel against `conv`, the second on what the first gave.
-static void pairs(struct check *c, bool large)
+// Two convolutions in one kernel against `conv`, the second on what the first gave: `few` channels or 1x1 taps.
+static void pairs(struct check *c, bool large, bool few)
 {
     static const int widths[] = {64, 128, 256};
     struct conv_case k = {.a = {.dtype = nn_half(c)}}, l;
     struct tachy_conv_shape *s = &k.a.shape;
-    int most = large ? 70 : 12;
-    *s = (struct tachy_conv_shape){.n = check_range(c, 1, 3), .h = check_range(c, 1, most), .w = check_range(c, 1, most),
-                                   .cin = widths[check_range(c, 0, 2)], .cout = 64 * check_range(c, 1, 9), .kh = 1, .kw = 1, .stride_h = 1,
-                                   .stride_w = 1, .dil_h = 1, .dil_w = 1, .groups = 1};
+    const int most = large ? 70 : 12, taps = few ? check_range(c, 1, 3) : 1, cin = few ? 8 * check_range(c, 1, 5) : widths[check_range(c, 0, 2)];
+    *s = (struct tachy_conv_shape){.n = check_range(c, 1, 3), .h = check_range(c, taps, most), .w = check_range(c, taps, most), .cin = cin,
+                                   .cout = few ? check_range(c, 1, 64) : 64 * check_range(c, 1, 9), .kh = taps, .kw = taps,
+                                   .stride_h = few ? check_range(c, 1, 2) : 1, .stride_w = few ? check_range(c, 1, 2) : 1, .dil_h = 1, .dil_w = 1,
+                                   .pad_top = taps / 2, .pad_left = taps / 2, .pad_bottom = taps / 2, .pad_right = taps / 2, .groups = 1};
     make(c, &k, 0, check_range(c, 0, 2), true);
-    k.a.epilogue.add_last = false;
-    make_second(c, &l, &k, widths[check_range(c, 0, 2)]);
+    k.a.epilogue.add_last = few && check_range(c, 0, 1);
+    make_second(c, &l, &k, few ? check_range(c, 1, 64) : widths[check_range(c, 0, 2)]);
     struct nn_buffer first = nn_poison(c, k.out.n, k.a.dtype), second = nn_poison(c, l.out.n, k.a.dtype);
-    struct tachy_nn_pair a = {k.a, l.a};
-    check_gpu_launched(c, tachy_nn_kernels()->pair(&a, c->gpu->stream), "pair");
-    a.first.out.data = first.at, a.second.out.data = second.at;
+    struct tachy_nn_pair a = {k.a, l.a, few && check_range(c, 0, 1)};
+    int status = tachy_nn_kernels()->pair(&a, c->gpu->stream);
+    check_gpu_launched(c, few && cin > 16 ? 0 : status, "pair"); // more may not fit into shared memory
+    a.second.out.data = second.at;
+    if (a.alone && !status) { // what it would store
+        a.alone = false;
+        check_gpu_launched(c, tachy_nn_kernels()->pair(&a, c->gpu->stream), "pair");
+    }
+    a.first.out.data = first.at;
     check_gpu_launched(c, tachy_nn_kernels()->conv(&a.first, c->gpu->stream), "conv");
     check_gpu_launched(c, tachy_nn_kernels()->conv(&a.second, c->gpu->stream), "conv");
     nn_get(c, &k.out), nn_get(c, &l.out), nn_get(c, &first), nn_get(c, &second);
-    same_as(c, &k, &k.out, &first, "first"), same_as(c, &l, &l.out, &second, "second");
+    if (!status)
+        same_as(c, &k, &k.out, &first, "first"), same_as(c, &l, &l.out, &second, "second");
     nn_close(c, &first), nn_close(c, &second);
     unmake(c, &k), unmake(c, &l);
 }
@@ -647,6 +659,7 @@ static void bench_one(struct check *c, enum tachy_dtype type, int n, int hw, int
     char what[64];
     snprintf(what, sizeof(what), "%s %dx%dx%d %d->%d k%d s%d d%d%s", tachy_dtype_name(type), n, hw, hw, cin, cout, kernel, stride, dilation, add ? " add" : "");
     time_kernel(c, &k, "conv_tma", tachy_nn_kernels()->conv_tma, TACHY_NN_TMA_VARIANTS, what);
+    time_kernel(c, &k, "conv_small", tachy_nn_kernels()->conv_small, 1, what); // refuses many channels
     if (kernel == 1 && stride == 1)
         time_gemm(c, &k, what);
     time_cudnn(c, &k, what);
@@ -668,7 +681,7 @@ static void bench_pair(struct check *c, int n, int hw, int cin, int between, int
     make_second(c, &l, &k, cout);
     k.a.bias = k.bias.at, l.a.bias = l.bias.at, k.a.epilogue.add_last = false;
     k.a.epilogue.act = l.a.epilogue.act = (struct tachy_nn_act){TACHY_ACT_CLIP, 0, INFINITY, 0};
-    struct tachy_nn_pair a = {k.a, l.a};
+    struct tachy_nn_pair a = {.first = k.a, .second = l.a};
     struct timed t = {.c = c, .pair = &a};
     char what[64];
     snprintf(what, sizeof(what), "%dx%dx%d %d->%d->%d add", n, hw, hw, cin, between, cout);
@@ -697,21 +710,6 @@ static void bench_depthwise(struct check *c, int n, int hw, int channels, int ke
     unmake(c, &k);
 }
 
-static void bench_stem(struct check *c, int n, int hw, int cout, int kernel)
-{
-    struct conv_case k = {.a = {.dtype = TACHY_F16}};
-    struct tachy_conv_shape *s = &k.a.shape;
-    int pad = kernel / 2;
-    *s = (struct tachy_conv_shape){.n = n, .h = hw, .w = hw, .cin = 4, .cout = cout, .kh = kernel, .kw = kernel, .stride_h = 2, .stride_w = 2,
-                                   .dil_h = 1, .dil_w = 1, .pad_top = pad, .pad_left = pad, .pad_bottom = pad, .pad_right = pad, .groups = 1};
-    make(c, &k, 0, false, true);
-    k.a.bias = k.bias.at, k.a.epilogue.act = (struct tachy_nn_act){TACHY_ACT_CLIP, 0, INFINITY, 0};
-    char what[64];
-    snprintf(what, sizeof(what), "%dx%dx%d 4->%d k%d s2", n, hw, hw, cout, kernel);
-    time_kernel(c, &k, "conv_stem", tachy_nn_kernels()->conv_stem, 1, what);
-    unmake(c, &k);
-}
-
 static void bench(struct check *c)
 {
     for (int hw = 56, channels = 64; hw >= 7; hw /= 2, channels *= 2) // ArcFace's ResNet50 at 112x112
@@ -725,9 +723,15 @@ static void bench(struct check *c)
         bench_pair(c, n, 64, 128, 512, 256);
         bench_pair(c, n, 64, 256, 1024, 256);
     }
-    bench_stem(c, 8, 512, 64, 7);
-    bench_stem(c, 8, 512, 16, 3);
-    bench_stem(c, 1, 512, 64, 7);
+    bench_one(c, TACHY_F16, 8, 512, 4, 64, 7, 2, 1, false);
+    bench_one(c, TACHY_F16, 8, 512, 4, 16, 3, 2, 1, false);
+    bench_one(c, TACHY_F16, 1, 512, 4, 64, 7, 2, 1, false);
+    for (int hw = 320, channels = 16; hw >= 40; hw /= 2, channels *= 2) { // YOLOv8n's at 640x640
+        bench_one(c, TACHY_F16, 8, hw, channels, channels, 3, 1, 1, false);
+        bench_one(c, TACHY_F16, 8, hw, channels, 2 * channels, 3, 2, 1, false);
+    }
+    for (int cin = 8; cin <= 16; cin += 8) // over each pixel of 1080p
+        bench_one(c, TACHY_F16, 1, 1440, cin, 16, 1, 1, 1, false);
     for (int n = 8; n > 0; n -= 7) { // DeepLabV3-ResNet101's layers at 512x512, batch 8 and 1
         bench_one(c, TACHY_F16, n, 64, 256, 256, 3, 1, 2, false);
         bench_one(c, TACHY_F16, n, 64, 256, 256, 3, 1, 1, false);
@@ -773,7 +777,7 @@ static void run(struct check *c)
     for (int i = 0; i < check_times(c, 120); i++)
         depthwise(c);
     for (int i = 0; i < check_times(c, 60) && c->gpu->device.cc_major >= 8; i++)
-        stem(c);
+        small(c), pairs(c, true, true);
     if (c->gpu->device.cc_major == 9) {
         for (int i = 0; i < check_times(c, 40); i++)
             cores(c, "conv_tma", k->conv_tma, TACHY_NN_TMA_VARIANTS, false);
@@ -784,7 +788,7 @@ static void run(struct check *c)
         for (int i = 0; i < check_times(c, 40); i++)
             volumes(c);
         for (int i = 0; i < check_times(c, 40); i++)
-            pairs(c, i % 4 == 0);
+            pairs(c, i % 4 == 0, false);
         for (int i = 0; i < check_times(c, 20); i++)
             spreads(c, i % 4 == 0);
     }

@@ -110,16 +110,16 @@ static inline int host_conv_of(const struct tachy_nn_conv *a, bool depthwise)
 }
 static int host_conv(const struct tachy_nn_conv *a, cuda_stream s) { return host_conv_of(a, false); }
 static int host_conv_depthwise(const struct tachy_nn_conv *a, cuda_stream s) { return host_conv_of(a, true); }
-static int host_stems; // how often it was taken
+static int host_stems, host_smalls; // how often it was taken: by a first convolution, by others
 
-// As the kernel: elements of a pixel after the channels are multiplied by zeros.
-static int host_conv_stem(const struct tachy_nn_conv *a, cuda_stream s)
+static int host_conv_small(const struct tachy_nn_conv *a, cuda_stream s)
 {
     const struct tachy_conv_shape *q = &a->shape;
-    bool fits = tachy_dtype_size(a->dtype) == 2 && (a->in.pixel == 4 || a->in.pixel == 8) && q->stride_w * a->in.pixel % 8 == 0;
-    for (int64_t i = 0; fits && i < q->n * a->in.image; i++)
-        fits = i % a->in.pixel < q->cin || isfinite(host_load(a->in.data, a->dtype, i));
-    host_stems += fits;
+    bool first = a->in.pixel == 4 || a->in.pixel == 8, aligned = a->in.pixel == 4 ? q->stride_w % 2 == 0 : a->in.pixel % 8 == 0 && a->in.data % 16 == 0;
+    bool fits = tachy_dtype_size(a->dtype) == 2 && aligned && q->cin <= 128 && q->groups == 1 && q->dil_h == 1 && q->dil_w == 1 &&
+                !a->planes && !a->scale && !a->weights_image && !a->sums;
+    host_stems += fits && first;
+    host_smalls += fits && !first;
     return fits ? host_conv_of(a, false) : CUDA_INVALID_VALUE;
 }
 static int host_spreads, host_aparts; // how often it was taken, and with taps apart
@@ -170,25 +170,37 @@ static int host_conv_tma(const struct tachy_nn_conv *a, cuda_stream s)
     return status;
 }
 
-// As the kernel, pixel by pixel: an output that overwrites another pixel's input shows in the result.
-static int host_pairs; // how often it was taken
+// As the kernels, pixel by pixel: an output that overwrites what another pixel reads shows in the result. What is not wanted is not written.
+static int host_pairs, host_alone; // how often it was taken, and without the first one's output
 static int host_pair(const struct tachy_nn_pair *a, cuda_stream stream)
 {
-    const struct tachy_conv_shape *s = &a->first.shape, *t = &a->second.shape;
-    bool taps = s->kh * s->kw * s->stride_h * s->stride_w * s->groups == 1 && t->kh * t->kw * t->stride_h * t->stride_w * t->groups == 1;
-    if (!taps || s->pad_top | s->pad_left | t->pad_top | t->pad_left || tachy_dtype_size(a->first.dtype) != 2 || a->first.scale || a->second.scale ||
-        a->first.sums || a->second.sums || a->first.epilogue.add_last || a->second.epilogue.add.data || t->n != s->n || t->h != s->h ||
-        t->w != s->w || a->second.in.data != a->first.out.data || a->second.in.pixel != a->first.out.pixel)
+    enum { FEW = 64 };
+    const struct tachy_nn_conv *f = &a->first, *b = &a->second;
+    const struct tachy_conv_shape *s = &f->shape, *t = &b->shape;
+    const bool tap = t->kh * t->kw * t->stride_h * t->stride_w * t->groups == 1 && !(t->pad_top | t->pad_left);
+    const bool wide = s->kh * s->kw * s->stride_h * s->stride_w == 1 && !(s->pad_top | s->pad_left) && !f->epilogue.add_last;
+    const bool few = s->cin <= 2 * FEW && s->cout <= FEW && t->cout <= FEW && s->dil_h * s->dil_w == 1 && !f->planes;
+    if (!tap || !(wide || few) || s->groups > 1 || tachy_dtype_size(f->dtype) != 2 || f->scale || b->scale || f->sums || b->sums ||
+        b->epilogue.add.data || t->n != s->n || b->in.data != f->out.data || b->in.pixel != f->out.pixel)
         return CUDA_INVALID_VALUE;
-    for (int64_t i = (int64_t)s->n * s->h * s->w - 1; i >= 0; i--) {
-        struct tachy_nn_pair one = *a;
-        struct tachy_nn_tensor *all[] = {&one.first.in, &one.first.out, &one.first.epilogue.add, &one.second.in, &one.second.out};
-        for (int k = 0; k < 5; k++)
-            all[k]->data += all[k]->data ? (cuda_address)(2 * (i / s->w / s->h * all[k]->image + i / s->w % s->h * all[k]->row + i % s->w * all[k]->pixel)) : 0;
-        one.first.shape.n = one.first.shape.h = one.first.shape.w = one.second.shape.n = one.second.shape.h = one.second.shape.w = 1;
-        host_conv_of(&one.first, false), host_conv_of(&one.second, false);
+    uint16_t *between = calloc((size_t)s->cout, sizeof(*between));
+    for (int64_t i = (int64_t)t->n * t->h * t->w - 1; i >= 0; i--) {
+        const int n = (int)(i / t->w / t->h), y = (int)(i / t->w % t->h), x = (int)(i % t->w);
+        struct tachy_nn_conv second = *b;
+        second.in = tachy_nn_dense((cuda_address)(uintptr_t)between, 1, 1, s->cout);
+        for (int o = 0; o < s->cout; o++) {
+            double v = host_end(&f->epilogue, f->dtype, host_taps(f, false, n, y, x, o), n, y, x, o);
+            host_store(second.in.data, f->dtype, o, v);
+            if (!a->alone)
+                host_store(f->out.data, f->dtype, n * f->out.image + y * f->out.row + x * f->out.pixel + o, v);
+        }
+        for (int o = 0; o < t->cout; o++)
+            host_store(b->out.data, b->dtype, n * b->out.image + y * b->out.row + x * b->out.pixel + o,
+                       host_act(&b->epilogue.act, host_taps(&second, false, 0, 0, 0, o), o));
     }
+    free(between);
     host_pairs++;
+    host_alone += a->alone;
     return 0;
 }
 
@@ -711,7 +723,7 @@ static int host_int8(const struct tachy_nn_int8 *a, cuda_stream stream)
 }
 
 static const struct tachy_nn_kernels host_kernels = {
-    .arg = host_arg, .attention = host_attention, .conv = host_conv, .conv_depthwise = host_conv_depthwise, .conv_int8 = host_conv_int8, .conv_stem = host_conv_stem, .conv_tma = host_conv_tma, .cubic = host_cubic, .fill = host_fill,
+    .arg = host_arg, .attention = host_attention, .conv = host_conv, .conv_depthwise = host_conv_depthwise, .conv_int8 = host_conv_int8, .conv_small = host_conv_small, .conv_tma = host_conv_tma, .cubic = host_cubic, .fill = host_fill,
     .gather = host_gather, .grid_sample = host_grid_sample, .int8 = host_int8, .interpolate = host_interpolate, .layer_norm = host_layer_norm, .pair = host_pair, .pointwise = host_pointwise, .pool = host_pool,
     .reduce = host_reduce, .softmax = host_softmax, .scatter = host_scatter, .squeeze = host_squeeze,
     .top = host_top, .transpose = host_transpose,

@@ -176,10 +176,10 @@ TEST(odd_channels)
 {
     const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
     odd();
-    host_padded = 0;
+    host_padded = host_smalls = 0;
     struct tachy_plan *p = opened(&params);
     CHECK_INT(steps_called(p, "Concat"), 1); // three channels lie in one of them
-    CHECK(host_padded >= 4); // each of them may run on tensor cores
+    CHECK(host_padded >= 1 && host_padded + host_smalls >= 4); // each of them may run on tensor cores
     const struct cuda_plan *q = (const struct cuda_plan *)p;
     for (int i = 0; i < q->nb_steps; i++)
         if (q->steps[i].kind == CUDA_CONV && q->steps[i].a.conv.shape.cin > 4)
@@ -282,33 +282,48 @@ static void bottlenecks(void)
     CHECK_INT(tachy_graph_verify(g), TACHY_OK);
 }
 
-TEST(pairs_of_convolutions)
+// 3x3 taps and few channels in front of 1x1 taps; another one reads what the second pair has between them.
+static void few_channels(void)
 {
-    const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
-    bottlenecks();
-    struct tachy_plan *p = opened(&params);
+    begin();
+    struct tachy_value *y = unary(TACHY_PLAN_RELU, tame(input(4, SHAPE(2, 3, 6, 5)), 16, 3, true));
+    y = unary(TACHY_PLAN_RELU, tame(unary(TACHY_PLAN_RELU, tame(y, 24, 3, true)), 12, 1, true));
+    y = unary(TACHY_PLAN_RELU, tame(y, 16, 3, true));
+    struct tachy_value *one = tame(y, 7, 1, true);
+    tachy_graph_add_output(g, binary(TACHY_PLAN_ADD, one, tame(y, 7, 3, true)));
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+// All pairs run by one kernel each give what a processor gives: `pairs` of them, `alone` without what lies between.
+static void check_pairs(void (*build)(void), int pairs, int alone)
+{
+    enum { IN = 2 * 3 * 6 * 5, OUT = 2 * 7 * 6 * 5 };
+    float *x = calloc(IN, sizeof(*x)), *y = calloc(OUT, sizeof(*y)), *want = expected(build);
+    build();
+    struct tachy_plan *p = opened(&(struct tachy_plan_params){.precision = TACHY_PLAN_FP16, .kernels = &host_kernels});
     struct cuda_plan *q = (struct cuda_plan *)p;
-    int marked = 0;
-    for (int i = 0; i < q->nb_steps; i++)
-        marked += q->steps[i].pairs;
-    CHECK_INT(marked, 2); // the first sum with the second block's first, the second sum with what follows
-    host_pairs = 0;
     for (int i = 0; i < q->nb_steps; i++)
         if (q->steps[i].pairs) {
             q->steps[i].way = (struct cuda_way){CUDA_CONV_PAIR, 0};
             q->steps[i + 1].way = (struct cuda_way){CUDA_CONV_DONE, 0};
         }
-    float *x = calloc(2 * 3 * 6 * 5, sizeof(*x)), *y = calloc(2 * 7 * 6 * 5, sizeof(*y)), *want;
-    tachy_graph_close(&g);
-    want = expected(bottlenecks);
     seed = 99;
-    for (int i = 0; i < 2 * 3 * 6 * 5; i++)
+    for (int i = 0; i < IN; i++)
         x[i] = 3 * noise();
+    host_pairs = host_alone = 0;
     CHECK_INT(tachy_plan_cuda.run(p, (const void *const[]){x}, (void *const[]){y}, NULL), TACHY_OK);
-    CHECK_INT(host_pairs, 2);
-    CHECK(off(y, want, 2 * 7 * 6 * 5) < 5e-3);
+    CHECK_INT(host_pairs, pairs);
+    CHECK_INT(host_alone, alone);
+    CHECK(off(y, want, OUT) < 5e-3);
     tachy_plan_close(&p);
+    tachy_graph_close(&g);
     free(x), free(y), free(want);
+}
+
+TEST(pairs_of_convolutions)
+{
+    check_pairs(bottlenecks, 4, 1);
+    check_pairs(few_channels, 2, 1);
 }
 
 // A picture with its channels last, which the first convolution reads as one of one channel.

@@ -21,7 +21,7 @@ __device__ static inline void load_rows(uint16_t *to, const tachy_nn_matrices &m
         bool row = first + r < rows;
         if (vectors) {
             bool there = row && c < columns;
-            copy_ahead<16>(shared_at(d), there ? p : from, there);
+            copy_ahead<16>(shared_at(d), there ? p : from, there ? 16 : 0);
         } else {
 #pragma unroll
             for (int k = 0; k < 8; k++)

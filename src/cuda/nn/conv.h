@@ -9,8 +9,8 @@
 //   conv_tma        float16, no groups; compute capability 9.0 (TMA and wgmma). Tensors aligned for vectors, rows of cin in the
 //                   weights begin at multiples of 8. Taps that lie in the padding for a whole tile are skipped.
 //   conv_depthwise  groups = cin = cout, float16 and float32; weights lie differently
-//   conv_stem       a network's first: float16, cin at most in.pixel, which is 4 or 8 (with 4 an even stride); what lies
-//                   in a pixel after cin must be finite. No groups, dilation or added tensor; compute capability 8.0
+//   conv_small      at most 128 input channels, float16; in.pixel is 4 with an even stride, or the input is aligned for vectors. No groups
+//                   or dilation, usual activations; compute capability 8.0. Weights and a tile's input fit into shared memory
 struct tachy_nn_conv {
     struct tachy_conv_shape shape;
     struct tachy_nn_tensor in, out;
@@ -41,7 +41,7 @@ struct tachy_nn_conv {
 };
 TACHY_NN_LAUNCHER(conv, tachy_nn_conv)
 TACHY_NN_LAUNCHER(conv_depthwise, tachy_nn_conv)
-TACHY_NN_LAUNCHER(conv_stem, tachy_nn_conv)
+TACHY_NN_LAUNCHER(conv_small, tachy_nn_conv)
 TACHY_NN_LAUNCHER(conv_tma, tachy_nn_conv)
 
 // Number of variants of the kernels (not every one fits every shape).

@@ -37,15 +37,18 @@ template <typename T> __device__ static inline void multiply(float (&d)[4], cons
 }
 #undef MULTIPLY
 
-// Copies 8 or 16 bytes to shared memory, zeros if not `there`; `from` is an address that may be read. Waits for nothing
+// Copies 8 or 16 bytes to shared memory, of which the first `there` are read and the others zero; `from` may be read. Waits for nothing
 // from compute capability 8.0 on.
-template <int BYTES> __device__ static inline void copy_ahead(uint32_t to, const void *from, bool there)
+template <int BYTES> __device__ static inline void copy_ahead(uint32_t to, const void *from, int there)
 {
 #if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(BYTES), "r"(there ? BYTES : 0) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(BYTES), "r"(there) : "memory");
 #else
-    typedef pack<uint32_t, BYTES / 4> words;
-    *static_cast<words *>(__cvta_shared_to_generic(to)) = there ? *static_cast<const words *>(from) : words{};
+    typedef pack<uint16_t, BYTES / 2> words;
+    words w = {};
+    for (int i = 0; i < there / 2; i++)
+        w.v[i] = static_cast<const uint16_t *>(from)[i];
+    *static_cast<words *>(__cvta_shared_to_generic(to)) = w;
 #endif
 }
 // Ends a group of copies, and waits until all but the last `left` groups are there, for this thread.

@@ -337,6 +337,6 @@ int tachy_nn_run_pair(const struct tachy_nn_pair *a, cuda_stream stream)
     if (attribute(cudaDevAttrComputeCapabilityMajor) != 9 || k < 0 || n < 0 || f->cout < 64 || f->cout % 64 || g->cin != f->cout ||
         a->second.dtype != a->first.dtype || !is_rows(&a->first) || !is_rows(&a->second) || a->first.epilogue.add_last || a->second.epilogue.add.data ||
         g->n != f->n || g->h != f->h || g->w != f->w || a->second.in.data != a->first.out.data || a->second.in.pixel != a->first.out.pixel)
-        return cudaErrorInvalidValue;
+        return tachy_nn_run_small_pair(a, stream);
     return of_halves(a->first.dtype, [&](auto t) { return launch_form<decltype(t)>(a, k, n, stream); });
 }

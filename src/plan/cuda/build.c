@@ -164,8 +164,11 @@ static int steps_of_node(struct cuda_build *b, const struct tachy_node *n)
     int err = s && role == CUDA_SCALED_CONV && !s->mean ? cuda_steps_scale(b, s) : TACHY_OK;
     if (err == TACHY_OK)
         err = steps_of[n->op] ? steps_of[n->op](b, n) : TACHY_ERR_UNSUPPORTED;
-    if (err == TACHY_OK && cuda_pairs(n))
-        b->plan->steps[b->plan->nb_steps - 1].pairs = true;
+    if (err == TACHY_OK && cuda_pairs(n)) {
+        struct cuda_step *step = &b->plan->steps[b->plan->nb_steps - 1];
+        step->pairs = true;
+        step->alone = n->out->uses == 1;
+    }
     if (err == TACHY_OK && s && role == CUDA_SCALED_DEPTHWISE)
         cuda_sum_depthwise(b, s, &b->plan->steps[b->plan->nb_steps - 1]);
     return err;

@@ -259,7 +259,7 @@ static int find_shapes(struct choice *c)
 // Text after a line's numbers is for people.
 static int write_text(struct choice *c)
 {
-    static const char *const names[CUDA_CONVS] = {"any", "depthwise", "stem", "tma", "cublaslt", "cudnn", "pair", "done"};
+    static const char *const names[CUDA_CONVS] = {"any", "depthwise", "small", "tma", "cublaslt", "cudnn", "pair", "done"};
     char *text = tachy_asprintf("cuda 1 effort %d\n", c->p->effort);
     for (int i = 0; i < c->nb_shapes && text; i++) {
         const struct shape *s = &c->shapes[i];

@@ -44,7 +44,7 @@ enum cuda_kind {
 enum cuda_conv {
     CUDA_CONV_ANY,
     CUDA_CONV_DEPTHWISE,
-    CUDA_CONV_STEM,
+    CUDA_CONV_SMALL,
     CUDA_CONV_TMA,
     CUDA_CONV_GEMM,
     CUDA_CONV_CUDNN,
@@ -97,6 +97,7 @@ struct cuda_step {
     bool stem;           // reads a network's picture, whose pixels end in zeros
     struct cuda_lane lane;
     bool pairs; // the next step may run in the same kernel
+    bool alone; // it is the only one to read this one's output
     cuda_address scaled; // weights times a scale, a matrix for each image, for all kernels but conv; 0: there is no scale
     struct tachy_nn_gemm_shape product;
     struct tachy_nn_gemm *gemm; // opened with the device; also of CUDA_GEMM
@@ -284,7 +285,7 @@ bool cuda_picture(struct cuda_build *b, const struct tachy_value *v, enum tachy_
 bool cuda_act(struct cuda_build *b, const struct tachy_node *n, const struct tachy_value *slope, struct tachy_nn_act *to);
 static inline struct tachy_value *cuda_input(const struct tachy_node *n, int i) { return i < n->nb_in ? n->in[i] : NULL; }
 // plan_place_rules.pixel: elements per pixel for a network's input picture that only its first convolutions read (as
-// conv_stem wants it), and for pictures whose channels do not fill vectors. cuda_stem_pixel(): only the former. 0:
+// conv_small wants it), and for pictures whose channels do not fill vectors. cuda_stem_pixel(): only the former. 0:
 // neither.
 int cuda_pixel(const struct tachy_value *v);
 int cuda_stem_pixel(const struct tachy_value *v);
@@ -388,7 +389,7 @@ void cuda_set_bases(const struct cuda_plan *p, struct cuda_workspace *w, const c
 // lanes.c: finds which nodes may run side by side, before they are placed. TACHY_ERR_NOMEM. keep: once scaled ones are found.
 int cuda_find_lanes(struct cuda_build *b);
 void cuda_keep_lanes(struct cuda_build *b);
-// pairs.c: whether a node is a 1x1 convolution that one kernel may run together with the next node (cuda/nn/pair.h).
+// pairs.c: whether a node is a convolution that one kernel may run together with the next node, one of 1x1 taps (cuda/nn/pair.h).
 bool cuda_pairs(const struct tachy_node *n);
 // ways.c: which kernels can run step `s`, a convolution; the first is the default.
 int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_way to[CUDA_WAYS]);

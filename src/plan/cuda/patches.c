@@ -4,7 +4,7 @@
 // A convolution whose windows lie side by side without overlap, on a picture of few channels (the first layer of a vision
 // transformer): each window is a row of a matrix, and the weights are the other one.
 
-enum { FEW_CHANNELS = 4, LEAST_STEP = 5 }; // conv_stem takes smaller steps
+enum { FEW_CHANNELS = 4, LEAST_STEP = 5 }; // conv_small takes smaller steps
 
 static bool fits(const struct tachy_node *n)
 {

@@ -78,7 +78,7 @@ static int run_pair(const struct cuda_plan *p, const struct cuda_step *s, const 
 {
     union cuda_args next = s[1].a;
     patch(CUDA_CONV, &next, base);
-    return p->kernels->pair(&(struct tachy_nn_pair){a->conv, next.conv}, stream);
+    return p->kernels->pair(&(struct tachy_nn_pair){a->conv, next.conv, s->alone}, stream);
 }
 
 static int run_conv(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_way way, union cuda_args *a,
@@ -96,7 +96,7 @@ static int run_conv(const struct cuda_plan *p, const struct cuda_step *s, struct
     }
     switch (way.kernel) {
     case CUDA_CONV_DEPTHWISE: a->conv.weights = real(s->depthwise, base); return k->conv_depthwise(&a->conv, stream);
-    case CUDA_CONV_STEM: return k->conv_stem(&a->conv, stream);
+    case CUDA_CONV_SMALL: return k->conv_small(&a->conv, stream);
     case CUDA_CONV_TMA: a->conv.weights = s->padded ? real(s->padded, base) : a->conv.weights; return k->conv_tma(&a->conv, stream);
     case CUDA_CONV_GEMM: return run_product(s, way.variant, a, base, stream);
     case CUDA_CONV_CUDNN: return run_engine(s, way.variant, a, base, stream);

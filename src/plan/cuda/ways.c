@@ -6,6 +6,8 @@
 // Lists kernels for a convolution, the expected fastest first; without an effort that one runs. A launcher refuses
 // shapes that it cannot do, so this only skips pointless candidates.
 
+enum { FEW = 32, MOST = 128 }; // channels for which conv_small is the likely one; for which it is tried
+
 struct ways {
     struct cuda_way *to;
     int n;
@@ -86,7 +88,8 @@ int cuda_spread_variant(const struct cuda_plan *p, const struct tachy_nn_conv *c
 bool cuda_pair_pays(const struct cuda_plan *p, const struct cuda_step *s)
 {
     const struct tachy_conv_shape *q = &s->a.conv.shape;
-    return s->a.conv.spread.data || (int64_t)q->n * q->h * q->w >= 64 * (int64_t)p->gpu->device.sm_count; // a block has 128 pixels at a time
+    const bool large = (int64_t)q->n * q->h * q->w >= 64 * (int64_t)p->gpu->device.sm_count; // a block has 128 pixels at a time
+    return s->a.conv.spread.data || TACHY_MAX(q->cin, q->cout) <= FEW || (large && q->kh * q->kw == 1);
 }
 
 int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_way to[CUDA_WAYS])
@@ -102,13 +105,16 @@ int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_
     bool hopper = half && whole && d->cc_major == 9 && d->cc_minor == 0 && (c->shape.cin % 8 == 0 || s->padded);
     if (s->depthwise)
         add(&w, CUDA_CONV_DEPTHWISE, 1);
-    if (half && whole && s->stem)
-        add(&w, CUDA_CONV_STEM, 1);
+    const bool small = half && whole && (s->stem || TACHY_MAX(c->shape.cin, c->shape.cout) <= FEW);
+    if (small)
+        add(&w, CUDA_CONV_SMALL, 1);
     if (s->gemm) // faster than conv_tma for nearly every product that was timed, small ones too
         add(&w, CUDA_CONV_GEMM, s->nb_gemms);
     add(&w, CUDA_CONV_CUDNN, s->nb_engines);
     if (hopper)
         add_tma(&w, &c->shape, TACHY_MAX(c->planes, 1), TACHY_MAX(d->sm_count, 1));
+    if (half && whole && !small && TACHY_MAX(c->shape.cin, c->shape.cout) <= MOST)
+        add(&w, CUDA_CONV_SMALL, 1);
     add(&w, CUDA_CONV_ANY, 1);
     return w.n;
 }
