@@ -12,7 +12,8 @@ static bool does_nothing(const struct tachy_node *n)
     for (int i = 0; n->op == TACHY_OP_SLICE && i < x->rank; i++)
         if (n->attr.slice.start[i]) // else it would run backwards
             return false;
-    return n->op == TACHY_OP_TRANSPOSE || n->op == TACHY_OP_SLICE || n->op == TACHY_OP_RESHAPE || n->op == TACHY_OP_EXPAND;
+    return n->op == TACHY_OP_TRANSPOSE || n->op == TACHY_OP_SLICE || n->op == TACHY_OP_RESHAPE || n->op == TACHY_OP_EXPAND ||
+           (n->op == TACHY_OP_CONCAT && n->nb_in == 1);
 }
 
 // A move of what another move made reads that one's input instead.
@@ -31,6 +32,33 @@ static void join(struct tachy_node *n)
         return;
     }
     tachy_node_set_input(n, 0, first->in[0]);
+}
+
+// True if `v` is cut from `x` along an axis, `from` on.
+static bool is_part(const struct tachy_value *v, const struct tachy_value *x, int axis, int64_t from)
+{
+    const struct tachy_node *by = v->made_by;
+    bool cut = by && by->op == TACHY_OP_SLICE && by->in[0] == x && v->nhwc == x->nhwc && v->dtype == x->dtype && v->rank == x->rank;
+    for (int d = 0; cut && d < v->rank; d++)
+        cut = by->attr.slice.step[d] == 1 && by->attr.slice.start[d] == (d == axis ? from : 0) && (d == axis || v->shape[d] == x->shape[d]);
+    return cut;
+}
+
+// Parts of one value that are side by side in a Concat as they were in the value, all of them, are that value: what makes it can then
+// write it there.
+static bool gather_parts(struct tachy_graph *g, struct tachy_node *n)
+{
+    int to = 0;
+    for (int i = 0, parts; n->op == TACHY_OP_CONCAT && i < n->nb_in; i += TACHY_MAX(parts, 1), to++) {
+        const struct tachy_node *by = n->in[i]->made_by;
+        struct tachy_value *x = by && by->op == TACHY_OP_SLICE ? by->in[0] : NULL;
+        int64_t at = 0;
+        for (parts = 0; x && i + parts < n->nb_in && is_part(n->in[i + parts], x, n->attr.axis, at); parts++)
+            at += n->in[i + parts]->shape[n->attr.axis];
+        parts = x && at == x->shape[n->attr.axis] ? parts : 0;
+        tachy_node_set_input(n, to, parts ? x : n->in[i]);
+    }
+    return n->op != TACHY_OP_CONCAT || tachy_node_set_inputs(g, n, to);
 }
 
 // A resized single pixel is the same as implicit broadcasting.
@@ -114,7 +142,7 @@ int tachy_plan_moves(struct tachy_graph *g)
     for (struct tachy_node *n = g->first, *next; n; n = next) {
         next = n->next;
         n = sink(g, n);
-        if (!n)
+        if (!n || !gather_parts(g, n))
             return TACHY_ERR_NOMEM;
         join(n);
         spread(n);

@@ -448,6 +448,31 @@ TEST(pixels_that_a_sum_reads)
     tachy_graph_close(&g);
 }
 
+// Halves of a value and a convolution of one, side by side: the convolution in front writes both where they are wanted.
+static void halved(void)
+{
+    begin();
+    struct tachy_value *x = unary(TACHY_PLAN_RELU, tame(input(4, SHAPE(2, 3, 8, 6)), 32, 3, true)), *y = VALUE(2, 48, 8, 6), *in[3];
+    for (int i = 0; i < 2; i++) {
+        struct tachy_plan_attr cut = {.slice = {{0, 16 * i, 0, 0}, {1, 1, 1, 1}}};
+        in[i] = make(TACHY_OP_SLICE, cut, VALUE(2, 16, 8, 6), x, NULL, NULL);
+    }
+    in[2] = unary(TACHY_PLAN_RELU, binary(TACHY_PLAN_ADD, tame(in[1], 16, 3, true), in[1]));
+    tachy_graph_node(g, NULL, TACHY_OP_CONCAT, "n", &(struct tachy_plan_attr){.axis = 1}, in, 3, y);
+    tachy_graph_add_output(g, tame(y, 8, 1, true));
+}
+
+TEST(halves_are_written_in_place)
+{
+    check_near(halved, 2 * 8 * 8 * 6, 1e-5, 5e-3);
+    halved();
+    struct tachy_plan *p = opened(&(struct tachy_plan_params){.precision = TACHY_PLAN_FP16, .kernels = &host_kernels});
+    CHECK_INT(steps_called(p, "Concat") + steps_called(p, "Slice"), 0);
+    CHECK_INT(steps_of(p, CUDA_CONV), 3);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+
 // Two products read a sum with constant rows, which are the same for each image.
 static void placed(void)
 {
@@ -508,7 +533,7 @@ TEST(sums_across_dimensions_of_one)
     check_near(sums, 2, 1e-6, 5e-3);
 }
 
-TEST_MAIN(TEST_CASE(sums_across_dimensions_of_one), TEST_CASE(sums_of_places_become_biases), TEST_CASE(pixels_written_by_a_convolution), TEST_CASE(pixels_that_a_sum_reads), TEST_CASE(few_channels),
+TEST_MAIN(TEST_CASE(sums_across_dimensions_of_one), TEST_CASE(sums_of_places_become_biases), TEST_CASE(pixels_written_by_a_convolution), TEST_CASE(pixels_that_a_sum_reads), TEST_CASE(halves_are_written_in_place), TEST_CASE(few_channels),
           TEST_CASE(volumes_sampled_where_they_lie),
           TEST_CASE(attention_in_place), TEST_CASE(attention_with_one_side_alone), TEST_CASE(transformer_layer), TEST_CASE(products_of_moved_parts),
           TEST_CASE(volumes_stay_turned))

@@ -156,6 +156,35 @@ TEST(moves)
     tachy_graph_close(&g);
 }
 
+// A block of YOLO: halves of a value, and what a convolution made of one, side by side; then the halves exchanged.
+static struct tachy_value *halved(void)
+{
+    struct tachy_value *x = unary(TACHY_PLAN_RELU, conv(input(4, SHAPE(2, 3, 8, 6)), 16, 3, true)), *half[2], *y, *z, *in[3];
+    for (int i = 0; i < 2; i++) {
+        struct tachy_plan_attr cut = {.slice = {{0, 8 * i, 0, 0}, {1, 1, 1, 1}}};
+        half[i] = make(TACHY_OP_SLICE, cut, VALUE(2, 8, 8, 6), x, NULL, NULL);
+    }
+    in[0] = half[0], in[1] = half[1], in[2] = unary(TACHY_PLAN_RELU, conv(half[1], 8, 3, true));
+    const struct tachy_plan_attr side = {.axis = 1};
+    tachy_graph_node(g, NULL, TACHY_OP_CONCAT, "n", &side, in, 3, y = VALUE(2, 24, 8, 6));
+    in[0] = half[1], in[1] = half[0];
+    tachy_graph_node(g, NULL, TACHY_OP_CONCAT, "n", &side, in, 2, z = VALUE(2, 16, 8, 6));
+    return binary(TACHY_PLAN_ADD, conv(y, 5, 1, true), conv(z, 5, 1, true));
+}
+
+TEST(parts_side_by_side)
+{
+    begin();
+    tachy_graph_add_output(g, halved());
+    CHECK_INT(tachy_plan_moves(g), TACHY_OK);
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+    CHECK_INT(count(TACHY_OP_SLICE), 2); // for the convolution and the exchanged halves
+    for (const struct tachy_node *n = g->first; n; n = n->next)
+        CHECK(n->op != TACHY_OP_CONCAT || (n->nb_in == 2 && (n->out->shape[1] == 24) == (n->in[0]->made_by->op != TACHY_OP_SLICE)));
+    tachy_graph_close(&g);
+    same_after_all(halved);
+}
+
 TEST(common_and_dead)
 {
     begin();
@@ -316,5 +345,5 @@ TEST(functions_between_transposes)
 
 TEST_MAIN(TEST_CASE(activations), TEST_CASE(activations_that_are_none), TEST_CASE(fuse),
           TEST_CASE(fuse_keeps_what_is_used), TEST_CASE(scale), TEST_CASE(pad), TEST_CASE(moves), TEST_CASE(functions_between_transposes),
-          TEST_CASE(common_and_dead), TEST_CASE(layout_and_addresses), TEST_CASE(threads),
+          TEST_CASE(parts_side_by_side), TEST_CASE(common_and_dead), TEST_CASE(layout_and_addresses), TEST_CASE(threads),
           TEST_CASE(refused))
