@@ -2,7 +2,7 @@
 
 // Two consecutive convolutions that the kernel `pair` runs together, the second one of 1x1 taps: the value between them is written for
 // other readers, but not read again. Since the first one's inputs are read while the second's output is written, they are kept until then
-// (plan_place_rules.lasts).
+// (plan_place_rules.beside).
 
 enum { FEW = 64 }; // output channels of each, and twice as many input channels, that a block has in shared memory
 
