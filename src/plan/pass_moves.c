@@ -34,31 +34,31 @@ static void join(struct tachy_node *n)
     tachy_node_set_input(n, 0, first->in[0]);
 }
 
-// True if `v` is cut from `x` along an axis, `from` on.
+// True if `v` is the part of `x` that begins at `from` of an axis.
 static bool is_part(const struct tachy_value *v, const struct tachy_value *x, int axis, int64_t from)
 {
     const struct tachy_node *by = v->made_by;
-    bool cut = by && by->op == TACHY_OP_SLICE && by->in[0] == x && v->nhwc == x->nhwc && v->dtype == x->dtype && v->rank == x->rank;
-    for (int d = 0; cut && d < v->rank; d++)
-        cut = by->attr.slice.step[d] == 1 && by->attr.slice.start[d] == (d == axis ? from : 0) && (d == axis || v->shape[d] == x->shape[d]);
-    return cut;
+    return pass_cuts(by, axis) && by->in[0] == x && by->attr.slice.start[axis] == from && v->nhwc == x->nhwc && v->dtype == x->dtype;
 }
 
-// Parts of one value that are side by side in a Concat as they were in the value, all of them, are that value: what makes it can then
-// write it there.
+// Inputs of a Concat that are all parts of one value, in order, become that value, so that its maker can write it in place. False: no
+// memory.
 static bool gather_parts(struct tachy_graph *g, struct tachy_node *n)
 {
     int to = 0;
-    for (int i = 0, parts; n->op == TACHY_OP_CONCAT && i < n->nb_in; i += TACHY_MAX(parts, 1), to++) {
+    if (n->op != TACHY_OP_CONCAT)
+        return true;
+    for (int i = 0, parts; i < n->nb_in; i += TACHY_MAX(parts, 1), to++) {
         const struct tachy_node *by = n->in[i]->made_by;
         struct tachy_value *x = by && by->op == TACHY_OP_SLICE ? by->in[0] : NULL;
         int64_t at = 0;
         for (parts = 0; x && i + parts < n->nb_in && is_part(n->in[i + parts], x, n->attr.axis, at); parts++)
             at += n->in[i + parts]->shape[n->attr.axis];
         parts = x && at == x->shape[n->attr.axis] ? parts : 0;
-        tachy_node_set_input(n, to, parts ? x : n->in[i]);
+        if (parts || to < i)
+            tachy_node_set_input(n, to, parts ? x : n->in[i]);
     }
-    return n->op != TACHY_OP_CONCAT || tachy_node_set_inputs(g, n, to);
+    return tachy_node_set_inputs(g, n, to);
 }
 
 // A resized single pixel is the same as implicit broadcasting.

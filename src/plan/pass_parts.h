@@ -57,6 +57,15 @@ static inline struct tachy_node *pass_maker(const struct tachy_value *v, const s
     return v && v->made_by && tachy_value_user(v) == n ? v->made_by : NULL;
 }
 
+// True if Slice `n` takes adjacent elements of `axis` and all of the other axes.
+static inline bool pass_cuts(const struct tachy_node *n, int axis)
+{
+    bool cuts = n && n->op == TACHY_OP_SLICE;
+    for (int d = 0; cuts && d < n->out->rank; d++)
+        cuts = n->attr.slice.step[d] == 1 && (d == axis || (!n->attr.slice.start[d] && n->out->shape[d] == n->in[0]->shape[d]));
+    return cuts;
+}
+
 // True for a mean over the pixels of a picture.
 static inline bool pass_is_mean(const struct tachy_node *n)
 {

@@ -84,9 +84,7 @@ static struct tachy_node *find_down(struct pair *p, const struct tachy_node *fro
 // One element of an axis, or all of a half of it.
 static bool is_part(const struct tachy_node *s, int axis, int64_t size, int64_t *first)
 {
-    bool ok = s && s->op == TACHY_OP_SLICE && s->in[0]->shape[axis] == 2 * size && s->out->shape[axis] == size;
-    for (int d = 0; ok && d < s->out->rank; d++)
-        ok = s->attr.slice.step[d] == 1 && (d == axis || (!s->attr.slice.start[d] && s->out->shape[d] == s->in[0]->shape[d]));
+    bool ok = pass_cuts(s, axis) && s->in[0]->shape[axis] == 2 * size && s->out->shape[axis] == size;
     *first = ok ? s->attr.slice.start[axis] : 0;
     return ok && (*first == 0 || *first == size);
 }

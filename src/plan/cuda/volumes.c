@@ -88,12 +88,8 @@ struct found {
 static struct tachy_value *volume_of(const struct tachy_node *concat, int i, int64_t *before, int64_t *after)
 {
     const struct tachy_node *slice = concat->in[i]->made_by, *apart = slice ? slice->in[0]->made_by : NULL;
-    if (!apart || slice->op != TACHY_OP_SLICE || apart->op != TACHY_OP_RESHAPE || slice->out->rank != VOLUME + 1)
+    if (!apart || apart->op != TACHY_OP_RESHAPE || slice->out->rank != VOLUME + 1 || !pass_cuts(slice, 1) || slice->attr.slice.start[1] != i)
         return NULL;
-    for (int d = 0; d <= VOLUME; d++)
-        if (slice->attr.slice.step[d] != 1 || slice->attr.slice.start[d] != (d == 1 ? i : 0) ||
-            (d != 1 && slice->in[0]->shape[d] != slice->out->shape[d]))
-            return NULL;
     struct tachy_value *x = apart->in[0];
     const struct tachy_node *pad = x->made_by;
     *before = *after = 0;
