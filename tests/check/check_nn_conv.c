@@ -645,14 +645,18 @@ static void time_cudnn(struct check *c, struct conv_case *k, const char *what)
     tachy_nn_cudnn_close(&d);
 }
 
+// Square pictures whose size a stride of 1 keeps.
+static struct tachy_conv_shape square(int n, int hw, int cin, int cout, int kernel, int stride, int dilation)
+{
+    int pad = kernel / 2 * dilation;
+    return (struct tachy_conv_shape){.n = n, .h = hw, .w = hw, .cin = cin, .cout = cout, .kh = kernel, .kw = kernel, .stride_h = stride,
+                                     .stride_w = stride, .dil_h = dilation, .dil_w = dilation, .pad_top = pad, .pad_left = pad,
+                                     .pad_bottom = pad, .pad_right = pad, .groups = 1};
+}
+
 static void bench_one(struct check *c, enum tachy_dtype type, int n, int hw, int cin, int cout, int kernel, int stride, int dilation, bool add)
 {
-    struct conv_case k = {.a = {.dtype = type}};
-    struct tachy_conv_shape *s = &k.a.shape;
-    int pad = kernel / 2 * dilation;
-    *s = (struct tachy_conv_shape){.n = n, .h = hw, .w = hw, .cin = cin, .cout = cout, .kh = kernel, .kw = kernel, .stride_h = stride,
-                                   .stride_w = stride, .dil_h = dilation, .dil_w = dilation, .pad_top = pad, .pad_left = pad,
-                                   .pad_bottom = pad, .pad_right = pad, .groups = 1};
+    struct conv_case k = {.a = {.shape = square(n, hw, cin, cout, kernel, stride, dilation), .dtype = type}};
     make(c, &k, 0, add, true);
     k.a.bias = k.bias.at, k.a.epilogue.act = (struct tachy_nn_act){TACHY_ACT_CLIP, 0, INFINITY, 0};
     k.a.epilogue.add_last = false;
@@ -674,9 +678,7 @@ static void launch_pair(void *arg)
 
 static void bench_pair(struct check *c, int n, int hw, int cin, int between, int cout)
 {
-    struct conv_case k = {.a = {.dtype = TACHY_F16}}, l;
-    k.a.shape = (struct tachy_conv_shape){.n = n, .h = hw, .w = hw, .cin = cin, .cout = between, .kh = 1, .kw = 1, .stride_h = 1, .stride_w = 1,
-                                          .dil_h = 1, .dil_w = 1, .groups = 1};
+    struct conv_case k = {.a = {.shape = square(n, hw, cin, between, 1, 1, 1), .dtype = TACHY_F16}}, l;
     make(c, &k, 0, true, true);
     make_second(c, &l, &k, cout);
     k.a.bias = k.bias.at, l.a.bias = l.bias.at, k.a.epilogue.add_last = false;
@@ -692,12 +694,8 @@ static void bench_pair(struct check *c, int n, int hw, int cin, int between, int
 
 static void bench_depthwise(struct check *c, int n, int hw, int channels, int kernel, int stride, int dilation, bool sums)
 {
-    struct conv_case k = {.a = {.dtype = TACHY_F16}};
-    struct tachy_conv_shape *s = &k.a.shape;
-    int pad = kernel / 2 * dilation;
-    *s = (struct tachy_conv_shape){.n = n, .h = hw, .w = hw, .cin = channels, .cout = channels, .kh = kernel, .kw = kernel, .stride_h = stride,
-                                   .stride_w = stride, .dil_h = dilation, .dil_w = dilation, .pad_top = pad, .pad_left = pad,
-                                   .pad_bottom = pad, .pad_right = pad, .groups = channels};
+    struct conv_case k = {.a = {.shape = square(n, hw, channels, channels, kernel, stride, dilation), .dtype = TACHY_F16}};
+    k.a.shape.groups = channels;
     make(c, &k, 0, false, true);
     k.a.bias = k.bias.at, k.a.epilogue.act = (struct tachy_nn_act){TACHY_ACT_HSWISH, 1.0f / 6, 0.5f, 0};
     if (sums) {
