@@ -116,7 +116,7 @@ static int host_conv_small(const struct tachy_nn_conv *a, cuda_stream s)
 {
     const struct tachy_conv_shape *q = &a->shape;
     bool first = a->in.pixel == 4 || a->in.pixel == 8, aligned = a->in.pixel == 4 ? q->stride_w % 2 == 0 : a->in.pixel % 8 == 0 && a->in.data % 16 == 0;
-    bool fits = tachy_dtype_size(a->dtype) == 2 && aligned && q->cin <= 128 && q->groups == 1 && q->dil_h == 1 && q->dil_w == 1 &&
+    bool fits = tachy_dtype_size(a->dtype) == 2 && aligned && q->cin <= TACHY_NN_SMALL && q->groups == 1 && q->dil_h == 1 && q->dil_w == 1 &&
                 !a->planes && !a->scale && !a->weights_image && !a->sums;
     host_stems += fits && first;
     host_smalls += fits && !first;
@@ -174,12 +174,11 @@ static int host_conv_tma(const struct tachy_nn_conv *a, cuda_stream s)
 static int host_pairs, host_alone; // how often it was taken, and without the first one's output
 static int host_pair(const struct tachy_nn_pair *a, cuda_stream stream)
 {
-    enum { FEW = 64 };
     const struct tachy_nn_conv *f = &a->first, *b = &a->second;
     const struct tachy_conv_shape *s = &f->shape, *t = &b->shape;
     const bool tap = t->kh * t->kw * t->stride_h * t->stride_w * t->groups == 1 && !(t->pad_top | t->pad_left);
     const bool wide = s->kh * s->kw * s->stride_h * s->stride_w == 1 && !(s->pad_top | s->pad_left) && !f->epilogue.add_last;
-    const bool few = s->cin <= 2 * FEW && s->cout <= FEW && t->cout <= FEW && s->dil_h * s->dil_w == 1 && !f->planes;
+    const bool few = s->cin <= TACHY_NN_SMALL && s->cout <= TACHY_NN_SMALL_PAIR && t->cout <= TACHY_NN_SMALL_PAIR && s->dil_h * s->dil_w == 1 && !f->planes;
     if (!tap || !(wide || few) || s->groups > 1 || tachy_dtype_size(f->dtype) != 2 || f->scale || b->scale || f->sums || b->sums ||
         b->epilogue.add.data || t->n != s->n || b->in.data != f->out.data || b->in.pixel != f->out.pixel)
         return CUDA_INVALID_VALUE;

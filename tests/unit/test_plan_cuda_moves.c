@@ -429,7 +429,7 @@ TEST(pixels_written_by_a_convolution)
     free(x), free(y), free(want);
 }
 
-// What a transposed convolution makes, plus the same for both images: the sum reads the pixels where the convolution left them.
+// A transposed convolution and a sum with one constant for both images. The sum reads the convolution's channels in place.
 static void added(void)
 {
     const struct tachy_plan_attr twice = {.conv = {{2, 2}, {2, 2}, {1, 1}, {0, 0, 0, 0}, 1, {0, 0}, 0, 0}};
@@ -448,7 +448,7 @@ TEST(pixels_that_a_sum_reads)
     tachy_graph_close(&g);
 }
 
-// Halves of a value and a convolution of one, side by side: the convolution in front writes both where they are wanted.
+// A Concat of both halves of a value and a convolution of one. The value's own convolution writes into the Concat.
 static void halved(void)
 {
     begin();

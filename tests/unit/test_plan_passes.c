@@ -156,7 +156,7 @@ TEST(moves)
     tachy_graph_close(&g);
 }
 
-// A block of YOLO: halves of a value, and what a convolution made of one, side by side; then the halves exchanged.
+// A block of YOLO: a Concat of both halves of a value and a convolution of one; and a Concat of the halves in the other order.
 static struct tachy_value *halved(void)
 {
     struct tachy_value *x = unary(TACHY_PLAN_RELU, conv(input(4, SHAPE(2, 3, 8, 6)), 16, 3, true)), *half[2], *y, *z, *in[3];

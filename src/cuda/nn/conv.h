@@ -9,7 +9,7 @@
 //   conv_tma        float16, no groups; compute capability 9.0 (TMA and wgmma). Tensors aligned for vectors, rows of cin in the
 //                   weights begin at multiples of 8. Taps that lie in the padding for a whole tile are skipped.
 //   conv_depthwise  groups = cin = cout, float16 and float32; weights lie differently
-//   conv_small      at most 128 input channels, float16; in.pixel is 4 with an even stride, or the input is aligned for vectors. No groups
+//   conv_small      at most TACHY_NN_SMALL input channels, float16; in.pixel is 4 with an even stride, or the input is aligned for vectors. No groups
 //                   or dilation, usual activations; compute capability 8.0. Weights and a tile's input fit into shared memory
 struct tachy_nn_conv {
     struct tachy_conv_shape shape;
@@ -46,6 +46,8 @@ TACHY_NN_LAUNCHER(conv_tma, tachy_nn_conv)
 
 // Number of variants of the kernels (not every one fits every shape).
 enum { TACHY_NN_TMA_VARIANTS = 17 };
+// Most input channels of conv_small, and most output channels of each convolution of small_pair (pair.h).
+enum { TACHY_NN_SMALL = 128, TACHY_NN_SMALL_PAIR = 64 };
 
 #ifdef __cplusplus
 extern "C" {

@@ -224,7 +224,7 @@ template <typename T, int N> static bool at_once(const tachy_nn_tensor *t, int c
     return c % N == 0 && whole_vectors(t, N, N * sizeof(T) < 16 ? N * (int)sizeof(T) : 16);
 }
 
-// The same of all that is read.
+// Whether the input and what is added may both be read N channels at a time.
 template <typename T, int N> static bool reads(const tachy_nn_interpolate *a)
 {
     return at_once<T, N>(&a->in, a->shape.c) && at_once<T, N>(&a->epilogue.add, a->shape.c);

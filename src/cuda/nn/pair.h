@@ -6,7 +6,7 @@
 // 16-bit floats, no groups, nothing added in the second. Twin: tachy_ref_conv(), twice. `pair` has two forms:
 //   - 1x1 taps on compute capability 9.0, dense pixels, stride 1; first: 64, 128 or 256 input channels, output channels a multiple of 64,
 //     act(x + add); second: 64, 128 or 256 output channels. The tensor between them is written but not read again.
-//   - else `small_pair`: the first as conv_small takes it, at most 64 output channels of each; the tensor between them is written unless
+//   - else `small_pair`: the first as conv_small takes it, at most TACHY_NN_SMALL_PAIR output channels of each; the tensor between them is written unless
 //     `alone`.
 struct tachy_nn_pair {
     struct tachy_nn_conv first, second; // second.in is first.out

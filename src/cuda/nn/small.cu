@@ -7,7 +7,7 @@
 // a tap row are adjacent and make one stretch of the matrix product's depth (7 pixels of 4 channels: 28 of 32 terms). Of wider pixels each
 // tap is a stretch, and pixels lie 16 bytes apart so that the rows of a matrix are in different banks. A 1x1 convolution of the result may
 // follow: a warp's sums are its input as they lie in registers.
-enum { THREADS = 256, WIDE = 32, HIGH = THREADS / 32, MOST_KERNEL = 11, MOST_CHANNELS = 128, MOST_PAIRED = 64, GAP = 8 };
+enum { THREADS = 256, WIDE = 32, HIGH = THREADS / 32, MOST_KERNEL = 11, GAP = 8 };
 
 struct small {
     int out_h, out_w, tiles_x, tiles_y, tiles;
@@ -39,9 +39,9 @@ template <int NT> __device__ static void load_weights(const tachy_nn_conv &a, co
     }
 }
 
-// What does not change from tile to tile. A copy: elements from the tile's first input on, and in 32 bits the row, the column, the 16 bytes
-// in shared memory that it goes to (8 bytes in pixels of 4) and its halves. A step: bytes from a tile's input in shared memory to what is
-// multiplied by 16 terms of the depth.
+// Tables that serve every tile. A copy has the offset of its elements from the tile's first input; a second word packs its row and column,
+// its place in shared memory, in units of 16 bytes (8 in pixels of 4 channels), and how many halves it has. A step is the offset of an
+// input that meets 16 terms of the depth, in bytes of shared memory.
 enum { ROW = 26, COLUMN = 18, PLACE = 4, MOST_COPIES = 3072 };
 
 static __device__ void make_tables(const tachy_nn_conv &a, const small &g, int2 *copies, int *steps)
@@ -73,7 +73,7 @@ __device__ static inline tile next_of(const small &g, tile t, tile step)
     return t;
 }
 
-// N halves at a time; zero outside and after the last channel.
+// Copies a tile's input, N halves at a time; zero outside the picture and after the last channel.
 template <int N> __device__ static inline void load_parts(const tachy_nn_conv &a, const small &g, uint32_t to, const int2 *copies, tile t)
 {
     const tachy_conv_shape &s = a.shape;
@@ -87,7 +87,7 @@ template <int N> __device__ static inline void load_parts(const tachy_nn_conv &a
     }
 }
 
-// Ends a group of copies in any case.
+// Starts the copies of a tile's input, if there is one, and ends their group.
 __device__ static inline void load_input(const tachy_nn_conv &a, const small &g, const uint16_t *to, const int2 *copies, tile t)
 {
     if (t.n < a.shape.n)
@@ -124,7 +124,7 @@ __device__ static inline void sums_of(float (&d)[2][NT][4], const tachy_nn_conv 
     }
 }
 
-// Adds what the epilogue adds to the sums of 16 outputs from `x` on.
+// Adds the epilogue's tensor to the sums of 16 outputs from `x` on.
 template <typename T, int NT>
 __device__ static inline void add_more(float (&d)[NT][4], const tachy_nn_conv &a, const small &g, int first, int n, int y, int x, int lane)
 {
@@ -144,7 +144,19 @@ __device__ static inline void add_more(float (&d)[NT][4], const tachy_nn_conv &a
         }
 }
 
-// From sums to what is stored.
+// Activates sums of adjacent eights of channels; `slopes`: from the lane's first channel on.
+template <int N> __device__ static inline void activate_sums(const tachy_nn_act &a, float (&v)[N], const float *slopes)
+{
+    if (a.kind != TACHY_ACT_PRELU) {
+        activate_common<N>(a, v);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        v[i] *= v[i] < 0 ? slopes[i / 4 * 8 + i % 2] : 1.0f;
+}
+
+// Applies the epilogue to a row's sums.
 template <typename T, int NT>
 __device__ static inline void end_row(float (&d)[2][NT][4], const tachy_nn_conv &a, const small &g, const float *slopes, int first,
                                       int n, int y, int x, int lane)
@@ -154,18 +166,13 @@ __device__ static inline void end_row(float (&d)[2][NT][4], const tachy_nn_conv 
     for (int m = 0; m < 2; m++) {
         if (e.add.data && !e.add_last)
             add_more<T, NT>(d[m], a, g, first, n, y, x + m * 16, lane);
-        if (e.act.kind == TACHY_ACT_PRELU) {
-#pragma unroll
-            for (int i = 0; i < NT * 4; i++)
-                d[m][i / 4][i % 4] *= d[m][i / 4][i % 4] < 0 ? slopes[i / 4 * 8 + lane % 4 * 2 + i % 2] : 1.0f;
-        } else
-            activate_common<NT * 4>(e.act, *reinterpret_cast<float(*)[NT * 4]>(d[m]));
+        activate_sums<NT * 4>(e.act, *reinterpret_cast<float(*)[NT * 4]>(d[m]), slopes + lane % 4 * 2);
         if (e.add.data && e.add_last)
             add_more<T, NT>(d[m], a, g, first, n, y, x + m * 16, lane);
     }
 }
 
-// Puts what 16 outputs have in two columns of 8 channels, from `c` on, into shared memory.
+// Stores 8 channels of 16 outputs, from channel `c` on, in shared memory.
 template <typename T> __device__ static inline void stage(const float (&d)[4], uint16_t *to, int pitch, int c, int lane)
 {
 #pragma unroll
@@ -173,7 +180,7 @@ template <typename T> __device__ static inline void stage(const float (&d)[4], u
         *reinterpret_cast<uint32_t *>(to + (h * 8 + lane / 4) * pitch + c + lane % 4 * 2) = halves<T>(d[h * 2], d[h * 2 + 1]);
 }
 
-// Writes a warp's row from its own shared memory, so that whole pixels are written; `nt`: eights of channels.
+// Writes a row to the output through the warp's shared memory, whole pixels at a time; `nt`: eights of channels.
 __device__ static inline void store_row(const tachy_nn_conv &a, const small &g, int whole, int nt, const uint16_t *staging, int first, int n,
                                         int y, int x, int lane)
 {
@@ -196,7 +203,7 @@ __device__ static inline void store_row(const tachy_nn_conv &a, const small &g, 
     __syncwarp();
 }
 
-// The second convolution of 16 outputs, from what the first one would store, into shared memory.
+// Applies the second convolution to 16 outputs of the first, rounded as they are stored. The result goes to shared memory.
 template <typename T, int NT>
 __device__ static inline void second_of(const float (&d)[NT][4], const tachy_nn_conv &b, const small &g, const uint16_t *weights,
                                         const float *biases, const float *slopes, uint16_t *to, int lane)
@@ -221,12 +228,7 @@ __device__ static inline void second_of(const float (&d)[NT][4], const tachy_nn_
             multiply<T>(e[0], u[k], v[0], v[1]);
             multiply<T>(e[1], u[k], v[2], v[3]);
         }
-        if (b.epilogue.act.kind == TACHY_ACT_PRELU) {
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                e[i / 4][i % 4] *= e[i / 4][i % 4] < 0 ? slopes[(j + i / 4) * 8 + columns + i % 2] : 1.0f;
-        } else
-            activate_common<8>(b.epilogue.act, *reinterpret_cast<float(*)[8]>(e));
+        activate_sums<8>(b.epilogue.act, *reinterpret_cast<float(*)[8]>(e), slopes + j * 8 + columns);
         stage<T>(e[0], to, g.next * 8 + GAP, j * 8, lane);
         stage<T>(e[1], to, g.next * 8 + GAP, j * 8 + 8, lane);
     }
@@ -265,7 +267,7 @@ __global__ void __launch_bounds__(THREADS, NT == 2 ? 4 : 2) conv_small(tachy_nn_
     int *steps = reinterpret_cast<int *>(copies + g.copies);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = blockIdx.y * NT * 8;
     staging += warp * WIDE * widest;
-    __shared__ __align__(8) float biases[NT * 8], slopes[NT * 8], biases2[MOST_PAIRED], slopes2[MOST_PAIRED];
+    __shared__ __align__(8) float biases[NT * 8], slopes[NT * 8], biases2[TACHY_NN_SMALL_PAIR], slopes2[TACHY_NN_SMALL_PAIR];
     auto tile_at = [&](int t) { return tile{t % g.tiles_x, t / g.tiles_x % g.tiles_y, t / g.tiles_x / g.tiles_y}; };
     const tile step = tile_at(gridDim.x);
     tile now = tile_at(blockIdx.x);
@@ -339,7 +341,7 @@ static bool takes(const tachy_nn_conv *a)
     const bool aligned = four ? s->stride_w % 2 == 0 && a->in.data % 8 == 0 && (a->in.row | a->in.image) % 4 == 0 : whole_vectors(&a->in, 8);
     return attribute(cudaDevAttrComputeCapabilityMajor) >= 8 && s->groups == 1 && !a->scale && !a->weights_image && !a->sums && !a->variant &&
            !a->spread.data && !a->planes && (is_common(a->epilogue.act.kind) || a->epilogue.act.kind == TACHY_ACT_PRELU) && aligned &&
-           s->cin <= (four ? 4 : MOST_CHANNELS) && s->dil_h == 1 && s->dil_w == 1 && s->kh <= MOST_KERNEL &&
+           s->cin <= (four ? 4 : TACHY_NN_SMALL) && s->dil_h == 1 && s->dil_w == 1 && s->kh <= MOST_KERNEL &&
            s->kw <= MOST_KERNEL && s->n >= 1 && s->stride_h <= 4 && s->stride_w <= 4;
 }
 
@@ -390,7 +392,7 @@ int tachy_nn_run_small_pair(const struct tachy_nn_pair *a, cuda_stream stream)
     const tachy_nn_conv *b = &a->second;
     const tachy_conv_shape *s = &a->first.shape, *q = &b->shape;
     const bool tap = q->kh * q->kw * q->stride_h * q->stride_w * q->groups == 1 && !(q->pad_top | q->pad_left | q->pad_bottom | q->pad_right);
-    if (!tap || s->cout > MOST_PAIRED || q->cout > MOST_PAIRED || q->cin != s->cout || b->dtype != a->first.dtype || b->epilogue.add.data ||
+    if (!tap || s->cout > TACHY_NN_SMALL_PAIR || q->cout > TACHY_NN_SMALL_PAIR || q->cin != s->cout || b->dtype != a->first.dtype || b->epilogue.add.data ||
         b->scale || b->weights_image || b->sums || b->planes || b->spread.data || q->n != s->n || q->h != tachy_conv_out_h(s) ||
         q->w != tachy_conv_out_w(s) || b->in.data != a->first.out.data ||
         (!is_common(b->epilogue.act.kind) && b->epilogue.act.kind != TACHY_ACT_PRELU))

@@ -4,8 +4,6 @@
 // other readers, but not read again. Since the first one's inputs are read while the second's output is written, they are kept until then
 // (plan_place_rules.beside).
 
-enum { FEW = 64 }; // output channels of each, and twice as many input channels, that a block has in shared memory
-
 static bool is_conv(const struct tachy_node *n)
 {
     const struct tachy_plan_attr *a = &n->attr;
@@ -29,7 +27,7 @@ static bool fits(const struct tachy_node *n)
         return false;
     bool wide = is_tap(n) && !(n->attr.act_before_add && cuda_input(n, 3)) && is_width(n->in[0]->shape[1]) && n->out->shape[1] % 64 == 0 &&
                 is_width(next->out->shape[1]);
-    bool few = n->in[0]->shape[1] <= 2 * FEW && TACHY_MAX(n->out->shape[1], next->out->shape[1]) <= FEW &&
+    bool few = n->in[0]->shape[1] <= TACHY_NN_SMALL && TACHY_MAX(n->out->shape[1], next->out->shape[1]) <= TACHY_NN_SMALL_PAIR &&
                n->attr.conv.dilation[0] * n->attr.conv.dilation[1] == 1;
     return wide || few;
 }

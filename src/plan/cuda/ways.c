@@ -6,7 +6,7 @@
 // Lists kernels for a convolution, the expected fastest first; without an effort that one runs. A launcher refuses
 // shapes that it cannot do, so this only skips pointless candidates.
 
-enum { FEW = 32, MOST = 128 }; // channels for which conv_small is the likely one; for which it is tried
+enum { FEW = 32 }; // channels for which conv_small is the likely one
 
 struct ways {
     struct cuda_way *to;
@@ -113,7 +113,7 @@ int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_
     add(&w, CUDA_CONV_CUDNN, s->nb_engines);
     if (hopper)
         add_tma(&w, &c->shape, TACHY_MAX(c->planes, 1), TACHY_MAX(d->sm_count, 1));
-    if (half && whole && !small && TACHY_MAX(c->shape.cin, c->shape.cout) <= MOST)
+    if (half && whole && !small && TACHY_MAX(c->shape.cin, c->shape.cout) <= TACHY_NN_SMALL)
         add(&w, CUDA_CONV_SMALL, 1);
     add(&w, CUDA_CONV_ANY, 1);
     return w.n;
