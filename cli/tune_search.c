@@ -48,6 +48,8 @@ static int trial(struct tune *t, const int *at, double seconds, struct tune_tria
     int err = tune_run(t, at, seconds, out);
     if (err < 0 || tune_stopped(t))
         return err;
+    if (out->fps > 0 && !tune_score(t, out))
+        snprintf(out->why, sizeof(out->why), "its energy is not known");
     t->spent_s += out->wall_s;
     if (t->n_seen == TUNE_SEEN)
         return TACHY_OK;
@@ -228,7 +230,7 @@ static int measure_costs(struct tune *t)
     if (err < 0 || tune_stopped(t))
         return err;
     if (!tune_score(t, &t->base)) {
-        message_error("the command fails with one worker and one decoder: %s", t->base.fps > 0 ? "its energy is not known" : t->base.why);
+        message_error("the command fails with one worker and one decoder: %s", t->base.why);
         return TACHY_ERR_UNAVAILABLE;
     }
     for (int i = 0; i < t->n_rows; i++)
@@ -512,7 +514,7 @@ static int play_round(struct tune *t, int round)
         base = i ? base : tune_score(t, &s->last);
         s->gain[round] = base > 0 ? tune_score(t, &s->last) / base : 0;
         s->rounds = round + 1;
-        if (!s->last.fps)
+        if (!tune_score(t, &s->last))
             snprintf(s->why, sizeof(s->why), "%s", s->last.why);
         else if (!over_limit(t, &s->last, s->why, sizeof(s->why)))
             s->why[0] = '\0';
