@@ -9,10 +9,17 @@
 // Memory of a plan. Values that share bytes (what Reshape makes, slices, parts of a Concat) share
 // a slot; slots whose lifetimes do not meet share a place in the arena.
 struct slot {
-    int base;            // BASE_ARENA, or an input or output
-    ptrdiff_t offset;    // in the arena
-    size_t size;         // units
-    int first, last;     // nodes between which it holds something
+    int base;              // BASE_ARENA, or an input or output
+    ptrdiff_t offset;      // in the arena
+    size_t size;           // units
+    int first, last;       // nodes between which it holds something
+    struct plan_lane lane; // the one that it is made and read in; region 0: none, or several
+    int block;             // the slot that it is a part of; 0: none
+};
+
+// A node's region: from its first to its last node. Of a node that is in none, the node alone.
+struct moment {
+    int region, first, last;
 };
 
 struct placing {
@@ -21,6 +28,8 @@ struct placing {
     struct slot *slots;
     bool *joined;
     const struct plan_place_rules *rules;
+    struct moment *moments; // by the number of a node, and of the end
+    struct plan_lane lane;  // of the node whose values are touched
     int nb_slots, nb_times; // nodes, and the end
 };
 
@@ -131,7 +140,7 @@ static void new_slot(struct placing *p, const struct tachy_value *v, int base)
     }
     size_t elements = pixel ? (size_t)(r->v.image * r->v.n) : (size_t)tachy_value_elements(v);
     size_t size = p->joined[v->id] ? 0 : elements * unit(p->rules, v);
-    p->slots[p->nb_slots++] = (struct slot){base, 0, size, INT_MAX, 0};
+    p->slots[p->nb_slots++] = (struct slot){.base = base, .size = size, .first = INT_MAX};
 }
 
 // The part of `whole` that begins at `start` along an axis, with the shape of `v`.
@@ -200,7 +209,7 @@ static void place_sums(struct placing *p, const struct tachy_node *n, int at)
         return;
     p->sums[v->id] = (struct plan_ref){.base = p->nb_slots};
     p->slots[p->nb_slots++] =
-        (struct slot){BASE_ARENA, 0, (size_t)(v->shape[0] * v->shape[2] * v->shape[1]), at, at};
+        (struct slot){.base = BASE_ARENA, .size = (size_t)(v->shape[0] * v->shape[2] * v->shape[1]), .first = at, .last = at};
 }
 
 static void touch_sums(struct placing *p, const struct tachy_node *n, int at)
@@ -268,6 +277,10 @@ static void touch(struct placing *p, const struct tachy_value *v, int at)
     if (!v || p->ref[v->id].base == NO_BASE)
         return;
     struct slot *s = &p->slots[p->ref[v->id].base];
+    if (s->first == INT_MAX)
+        s->lane = p->lane;
+    else if (s->lane.region != p->lane.region || s->lane.lane != p->lane.lane)
+        s->lane = (struct plan_lane){0};
     s->first = TACHY_MIN(s->first, at);
     s->last = TACHY_MAX(s->last, at);
 }
@@ -293,6 +306,10 @@ static void place_outputs(struct placing *p, int end)
 static int larger(const void *a, const void *b)
 {
     const struct slot *x = *(struct slot *const *)a, *y = *(struct slot *const *)b;
+    if (x->lane.region != y->lane.region)
+        return x->lane.region < y->lane.region ? -1 : 1;
+    if (x->lane.lane != y->lane.lane)
+        return x->lane.lane < y->lane.lane ? -1 : 1;
     if (x->size != y->size)
         return x->size < y->size ? 1 : -1;
     if (x->first != y->first)
@@ -318,30 +335,101 @@ static int separate(struct placing *p, struct plan_places *out)
     return TACHY_OK;
 }
 
-static int colour(struct placing *p, struct plan_places *out)
+// Gives slots places from 0 on, in their order; *end: where the last one ends.
+static int lay_out(const struct placing *p, struct slot *const *slots, int n, size_t *end)
 {
-    struct slot **order = malloc(sizeof(*order) * (size_t)TACHY_MAX(p->nb_slots, 1));
     struct plan_spans spans;
-    size_t align = p->rules->own_types ? 256 : 16;
-    int n = 0, err = plan_spans_open(&spans, p->nb_times);
-    if (!order)
-        err = TACHY_ERR_NOMEM;
-    for (int i = 0; i < p->nb_slots && !err; i++)
-        if (p->slots[i].base == BASE_ARENA)
-            order[n++] = &p->slots[i];
-    if (n)
-        qsort(order, (size_t)n, sizeof(*order), larger);
+    const size_t align = p->rules->own_types ? 256 : 16;
+    int err = plan_spans_open(&spans, p->nb_times);
+    *end = 0;
     for (int i = 0; i < n && !err; i++) {
-        struct slot *s = order[i];
+        struct slot *s = slots[i];
         size_t size = TACHY_ALIGN(s->size, align), at = plan_spans_lowest(&spans, s->first, s->last, size);
         err = plan_spans_take(&spans, s->first, s->last, at, size);
         s->offset = (ptrdiff_t)at;
-        out->arena = TACHY_MAX(out->arena, at + size);
-        out->values += size;
+        *end = TACHY_MAX(*end, at + size);
     }
     plan_spans_close(&spans);
+    return err;
+}
+
+// A slot of one lane keeps its lifetime, since the lane's nodes run in order. Others last as long as the regions that they meet.
+static void settle_lifetime(const struct placing *p, struct slot *s)
+{
+    if (s->first > s->last) // nothing touches it
+        return;
+    s->first = TACHY_MAX(s->first, 0);
+    s->last = TACHY_MIN(s->last, p->nb_times - 1);
+    const struct moment *first = &p->moments[s->first], *last = &p->moments[s->last];
+    if (s->lane.region && first->region == s->lane.region && last->region == s->lane.region)
+        return;
+    s->lane = (struct plan_lane){0};
+    s->first = first->first;
+    s->last = last->last;
+}
+
+// What a lane has for itself becomes one slot, which lasts as long as the region.
+static int make_block(struct placing *p, struct slot **slots, int n)
+{
+    const struct moment *m = &p->moments[slots[0]->first];
+    struct slot *block = &p->slots[p->nb_slots];
+    *block = (struct slot){.base = BASE_ARENA, .first = m->first, .last = m->last};
+    for (int i = 0; i < n; i++)
+        slots[i]->block = p->nb_slots;
+    p->nb_slots++;
+    return lay_out(p, slots, n, &block->size);
+}
+
+static int colour(struct placing *p, struct plan_places *out)
+{
+    struct slot **order = malloc(sizeof(*order) * (size_t)TACHY_MAX(p->nb_slots, 1));
+    int n = 0, outer = 0, err = order ? TACHY_OK : TACHY_ERR_NOMEM;
+    for (int i = 0; i < p->nb_slots && !err; i++)
+        if (p->slots[i].base == BASE_ARENA) {
+            settle_lifetime(p, &p->slots[i]);
+            out->values += TACHY_ALIGN(p->slots[i].size, p->rules->own_types ? 256 : 16);
+            order[n++] = &p->slots[i];
+        }
+    if (n)
+        qsort(order, (size_t)n, sizeof(*order), larger);
+    while (outer < n && !order[outer]->lane.region)
+        outer++;
+    for (int from = outer, to; from < n && !err; from = to) {
+        for (to = from + 1; to < n && order[to]->lane.region == order[from]->lane.region && order[to]->lane.lane == order[from]->lane.lane;)
+            to++;
+        err = make_block(p, order + from, to - from);
+        order[outer++] = &p->slots[p->nb_slots - 1];
+    }
+    if (outer)
+        qsort(order, (size_t)outer, sizeof(*order), larger);
+    if (!err)
+        err = lay_out(p, order, outer, &out->arena);
+    for (int i = 0; i < p->nb_slots && !err; i++)
+        if (p->slots[i].block)
+            p->slots[i].offset += p->slots[p->slots[i].block].offset;
     free(order);
     return err;
+}
+
+// The regions of all nodes.
+static int find_moments(struct placing *p)
+{
+    int at = 0, region = 0;
+    for (const struct tachy_node *n = p->g->first; n; n = n->next)
+        p->nb_times++;
+    p->moments = malloc(sizeof(*p->moments) * (size_t)++p->nb_times);
+    if (!p->moments)
+        return TACHY_ERR_NOMEM;
+    for (const struct tachy_node *n = p->g->first; n; n = n->next, at++) {
+        int before = region;
+        region = p->rules->lanes ? p->rules->lanes[n->out->id].region : 0;
+        bool goes_on = region && region == before;
+        p->moments[at] = (struct moment){region, goes_on ? p->moments[at - 1].first : at, at};
+        for (int i = p->moments[at].first; i < at; i++)
+            p->moments[i].last = at;
+    }
+    p->moments[at] = (struct moment){0, at, at};
+    return TACHY_OK;
 }
 
 static void place_all(struct placing *p)
@@ -363,6 +451,7 @@ static void place_all(struct placing *p)
             new_slot(p, n->out, BASE_ARENA);
         place_sums(p, n, at);
         touch_sums(p, n, at);
+        p->lane = p->rules->lanes ? p->rules->lanes[n->out->id] : (struct plan_lane){0};
         struct plan_beside beside = p->rules->beside ? p->rules->beside[n->out->id] : (struct plan_beside){0};
         touch(p, n->out, at - beside.front);
         touch(p, n->out, at + beside.behind);
@@ -370,8 +459,8 @@ static void place_all(struct placing *p)
         for (int i = 0; i < n->nb_in; i++)
             touch(p, n->in[i], at + longer); // which is when it is read
     }
+    p->lane = (struct plan_lane){0};
     place_outputs(p, at);
-    p->nb_times = at + 1;
 }
 
 // From slots to where they lie.
@@ -392,9 +481,9 @@ int plan_place(struct plan_places *out, const struct tachy_graph *g, const struc
     struct placing p = {.g = g, .rules = rules};
     p.ref = calloc(n, sizeof(*p.ref));
     p.sums = calloc(n, sizeof(*p.sums));
-    p.slots = calloc(2 * n, sizeof(*p.slots)); // of values and of their sums
+    p.slots = calloc(3 * n, sizeof(*p.slots)); // of values and their sums, and of lanes
     p.joined = calloc(n, sizeof(*p.joined));
-    int err = p.ref && p.sums && p.slots && p.joined ? TACHY_OK : TACHY_ERR_NOMEM;
+    int err = p.ref && p.sums && p.slots && p.joined ? find_moments(&p) : TACHY_ERR_NOMEM;
     *out = (struct plan_places){.ref = p.ref, .sums = p.sums, .joined = p.joined};
     if (err == TACHY_OK) {
         place_all(&p);
@@ -405,6 +494,7 @@ int plan_place(struct plan_places *out, const struct tachy_graph *g, const struc
         settle(&p, p.sums);
     }
     free(p.slots);
+    free(p.moments);
     if (err < 0)
         plan_place_free(out);
     return err;

@@ -24,8 +24,14 @@ struct plan_places {
     size_t *own; // units of the values that have a base of their own, in its order
     int nb_own;
 };
+// How many nodes before and after the node the value it makes is written or read as well, and how long it keeps its inputs.
 struct plan_beside {
     int front, behind;
+};
+// Nodes of one region and of different lanes may run at the same time, those of one lane run in their order. A region is a sequence
+// of nodes; everything before it has ended when it begins, and everything in it when it ends.
+struct plan_lane {
+    int region, lane; // region 0: none
 };
 // A back end's rules for places. {0} is valid.
 struct plan_place_rules {
@@ -39,9 +45,8 @@ struct plan_place_rules {
     bool (*joins)(const struct tachy_node *n); // n's result needs no memory; NULL: none
     bool (*writes_part)(const struct tachy_node *n); // a Transpose whose step can write a part of a larger tensor; NULL: none
     const bool *through; // by the id of a node's output: who reads what the node moves can read its dense input instead; NULL: none
-    // By the id of a node's output: how many nodes before and after the node may run at the same time as it. NULL:
-    // none.
-    const struct plan_beside *beside;
+    const struct plan_beside *beside; // by the id of a node's output; NULL: none
+    const struct plan_lane *lanes;    // by the id of a node's output; NULL: none
 };
 // Assigns memory to every value that a node makes: addresses instead of copies for Reshape, Transpose, Slice and Concat
 // if possible, the rest coloured by lifetime.

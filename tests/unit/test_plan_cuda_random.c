@@ -2,12 +2,13 @@
 #include "nn_host.h"
 #include "plan/cuda/parts.h"
 #include "test.h"
+#include "turn_lanes.h"
 
 // Random graphs as plans of a GPU, with the kernels as plain loops over the fake driver's memory: passes, places,
 // strides, types, weights and the order of steps are what is tested. The figure is the same as for a processor's plans.
 
 enum { GRAPHS = 3000, BYTES = 200 }; // a third of the graphs under a sanitizer
-static int nb_run, nb_products;
+static int nb_run, nb_products, nb_regions;
 
 static bool row_fits(int64_t row, int64_t columns, size_t size) { return row == columns || row * (int64_t)size % 16 == 0; }
 
@@ -40,6 +41,7 @@ static float **run_cuda(const struct tachy_graph *g, float **in, const struct ta
         if (s->product.m && !is_aligned(s))
             stop(g, "not aligned", i, err, 0);
     }
+    nb_regions += turn_lanes((struct cuda_plan *)p, nb_run % 2);
     float **out = calloc((size_t)g->nb_out + 1, sizeof(*out));
     for (int i = 0; i < g->nb_out; i++) {
         size_t size = tachy_dtype_size(g->out[i]->dtype) * (size_t)tachy_value_elements(g->out[i]);
@@ -88,8 +90,8 @@ TEST(random_graphs)
         }
         CHECK_INT(LLVMFuzzerTestOneInput(bytes, (size_t)(BYTES - i % BYTES)), 0);
     }
-    printf("%d graphs ran, with %d products\n", nb_run, nb_products);
-    CHECK(nb_run > graphs / 20 && nb_products > graphs / 20);
+    printf("%d graphs ran, with %d products and %d regions of several lanes\n", nb_run, nb_products, nb_regions);
+    CHECK(nb_run > graphs / 20 && nb_products > graphs / 20 && nb_regions > graphs / 40);
 }
 
 TEST_MAIN(TEST_CASE(random_graphs))

@@ -5,8 +5,7 @@
 
 // Runs independent branches in parallel: a region is a sequence of nodes that fall into several groups without a path
 // from one to another. Each group has a lane, a stream of the captured run. Branches that meet become one group if others
-// are busy for as long as they take. Everything before a region has ended when it begins, and everything in it when it
-// ends. Values that a region's nodes read and make do not overlap in memory while it lasts (plan_place_rules.beside).
+// are busy for as long as they take.
 
 struct region {
     const struct tachy_node *node[CUDA_REGION]; // in their order
@@ -102,9 +101,7 @@ static bool settle(struct cuda_build *b, const struct region *r, int region)
     if (!share_out(r, lane_of))
         return false;
     for (int i = 0; i < r->n; i++) {
-        int id = r->node[i]->out->id;
-        b->lanes[id] = (struct cuda_lane){region, lane_of[r->group[i]]};
-        b->beside[id] = (struct plan_beside){i, r->n - 1 - i};
+        b->lanes[r->node[i]->out->id] = (struct plan_lane){region, lane_of[r->group[i]]};
     }
     return true;
 }
@@ -116,7 +113,7 @@ static void widen_pairs(struct cuda_build *b)
         if (cuda_pairs(n)) {
             struct plan_beside *first = &b->beside[n->out->id], *second = &b->beside[n->next->out->id];
             first->behind = TACHY_MAX(first->behind, 1);
-            second->front = TACHY_MAX(second->front, first->front + 1);
+            second->front = TACHY_MAX(second->front, 1);
         }
 }
 
@@ -162,6 +159,6 @@ void cuda_keep_lanes(struct cuda_build *b)
             continue;
         for (const struct tachy_node *m = b->g->first; m; m = m->next)
             if (b->lanes[m->out->id].region == region)
-                b->lanes[m->out->id] = (struct cuda_lane){0};
+                b->lanes[m->out->id] = (struct plan_lane){0};
     }
 }

@@ -60,9 +60,6 @@ enum { CUDA_WAYS = 48, CUDA_GEMMS = 8, CUDA_ENGINES = 8 }; // per step; cuBLASLt
 
 // Steps of one region that are not of one lane may run side by side (lanes.c).
 enum { CUDA_LANES = 4, CUDA_REGION = 64 }; // streams of a captured run, the run's own among them; nodes of a region
-struct cuda_lane {
-    int region, lane; // region 0: none
-};
 
 union cuda_args {
     struct tachy_nn_conv conv;
@@ -95,7 +92,7 @@ struct cuda_step {
     cuda_address depthwise, bias;
     cuda_address padded; // weights whose input channels are filled up to a multiple of 8 with zeros; 0: they are one
     bool stem;           // reads a network's picture, whose pixels end in zeros
-    struct cuda_lane lane;
+    struct plan_lane lane;
     bool pairs; // the next step may run in the same kernel
     bool alone; // it is the only one to read this one's output
     cuda_address scaled; // weights times a scale, a matrix for each image, for all kernels but conv; 0: there is no scale
@@ -198,7 +195,7 @@ struct cuda_build {
     struct cuda_put *puts; // weights that are written when all steps are there
     int nb_puts, max_puts;
     bool trial;
-    struct cuda_lane *lanes;    // by the id of what a node makes
+    struct plan_lane *lanes;    // by the id of what a node makes
     struct plan_beside *beside; // likewise
     bool *through;              // likewise: a move that is not done
     struct cuda_scaled *scaled; // convolutions with a scale

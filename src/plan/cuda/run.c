@@ -396,7 +396,7 @@ static int launch_lanes(struct cuda_plan *p, struct cuda_workspace *w)
     int region = 0, status = CUDA_OK;
     pthread_mutex_lock(&p->launching);
     for (int i = 0; i < p->nb_steps && status == CUDA_OK; i++) {
-        struct cuda_lane at = p->steps[i].lane;
+        struct plan_lane at = p->steps[i].lane;
         if (at.region != region)
             status = join(p, w, used);
         if (at.region != region && at.region && !status)

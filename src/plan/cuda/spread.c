@@ -74,12 +74,9 @@ void cuda_keep_spreads(struct cuda_build *b)
 {
     struct spread s;
     for (const struct tachy_node *n = b->g->first; n; n = n->next)
-        if (find(n, &s)) { // it is written when the first one runs, or what runs beside that
+        if (find(n, &s)) { // it is written when the first one runs
             struct plan_beside *last = &b->beside[s.last->out->id];
-            const struct tachy_node *by = conv_of(&s);
-            last->front = TACHY_MAX(last->front, 2 + b->beside[n->out->id].front);
-            if (by)
-                last->front = TACHY_MAX(last->front, TO_LAST + b->beside[by->out->id].front);
+            last->front = TACHY_MAX(last->front, conv_of(&s) ? TO_LAST : 2);
         }
 }
 
@@ -101,7 +98,7 @@ static void join_conv(struct cuda_build *b, const struct spread *s, cuda_address
 {
     const struct tachy_node *n = conv_of(s);
     struct cuda_step *copy = &b->plan->steps[b->plan->nb_steps - 1], *conv = b->plan->nb_steps > 1 ? copy - 1 : NULL;
-    const struct cuda_lane *x = n ? &b->lanes[n->out->id] : NULL, *y = &b->lanes[s->turn->out->id];
+    const struct plan_lane *x = n ? &b->lanes[n->out->id] : NULL, *y = &b->lanes[s->turn->out->id];
     if (!n || !conv || conv->kind != CUDA_CONV || conv->a.conv.out.data != from || copy->kind != CUDA_POINTWISE || conv->padded ||
         x->region != y->region || x->lane != y->lane || (b->plan->nb_steps > 2 && conv[-1].pairs))
         return;

@@ -189,7 +189,7 @@ static void join_sum(struct cuda_build *b, const struct tachy_node *n)
     struct cuda_plan *p = b->plan;
     struct cuda_step *s = &p->steps[p->nb_steps - 1], *from = p->nb_steps > 1 ? s - 1 : NULL;
     const struct tachy_value *x = n->in[0];
-    const struct cuda_lane *lane = &b->lanes[n->out->id];
+    const struct plan_lane *lane = &b->lanes[n->out->id];
     const struct tachy_nn_pointwise *q = from ? &from->a.pointwise : NULL;
     struct tachy_nn_layer_norm l = s->a.layer_norm;
     if (!q || from->kind != CUDA_POINTWISE || from->lane.region != lane->region || from->lane.lane != lane->lane || x->uses != 1 || !x->made_by ||

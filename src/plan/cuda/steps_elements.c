@@ -279,7 +279,7 @@ void cuda_keep_moved(struct cuda_build *b)
 static void absorb(struct cuda_build *b, const struct tachy_node *n, int i)
 {
     const struct tachy_value *v = n->in[i];
-    const struct cuda_lane *lane = &b->lanes[n->out->id];
+    const struct plan_lane *lane = &b->lanes[n->out->id];
     struct cuda_plan *plan = b->plan;
     struct cuda_step *s = plan->nb_steps > 1 ? &plan->steps[plan->nb_steps - 1] : NULL, *from = s ? s - 1 : NULL;
     if (!s || s->kind != CUDA_POINTWISE || from->kind != CUDA_POINTWISE || from->lane.region != lane->region || from->lane.lane != lane->lane)
@@ -323,7 +323,7 @@ static struct tachy_nn_pointwise *chain_of(const struct cuda_build *b, const str
     if (!s || s->kind != CUDA_POINTWISE || !by || (by->op != TACHY_OP_UNARY && by->op != TACHY_OP_BINARY && by->op != TACHY_OP_SELECT) ||
         tachy_value_user(v) != n || !tachy_is_float(v->dtype) || s->a.pointwise.out.data != cuda_tensor(b, v).data)
         return NULL;
-    const struct cuda_lane *one = &b->lanes[v->id], *two = &b->lanes[n->out->id];
+    const struct plan_lane *one = &b->lanes[v->id], *two = &b->lanes[n->out->id];
     return all_of(&s->a.pointwise) == tachy_value_elements(v) && one->region == two->region && one->lane == two->lane ? &s->a.pointwise : NULL;
 }
 
@@ -334,7 +334,7 @@ static bool ends_norm(struct cuda_build *b, const struct tachy_node *n)
     struct cuda_step *s = p->nb_steps ? &p->steps[p->nb_steps - 1] : NULL;
     const struct tachy_value *v = n->in[0], *y = n->out;
     const struct plan_ref *from = &b->places.ref[v->id], *to = &b->places.ref[y->id];
-    const struct cuda_lane *lane = &b->lanes[y->id];
+    const struct plan_lane *lane = &b->lanes[y->id];
     if (!s || s->kind != CUDA_LAYER_NORM || n->op != TACHY_OP_UNARY || cuda_input(n, 1) || !tachy_plan_act_ends(n->attr.act.act) ||
         n->attr.act.act == TACHY_PLAN_PRELU || s->a.layer_norm.act.kind != TACHY_ACT_NONE || v->data || y->dtype != s->a.layer_norm.dtype ||
         v->nhwc != y->nhwc || from->v.pixel != to->v.pixel || from->v.row != to->v.row || from->v.image != to->v.image ||
