@@ -90,6 +90,7 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
         .most = params->ahead ? params->ahead + TACHY_MAX(p->nb_workers, p->batch) : 0,
         .memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE),
         .device_room = on_gpu ? device_room(s) : 0,
+        .gpus = on_gpu ? devices_of(s, (enum tachy_mem[TACHY_MAX_GPUS]){0}) : 0,
         .on_gpu = on_gpu,
         .ahead = s->sched.ahead,
         .holds_input = s->sched.holds_input,

@@ -15,12 +15,14 @@ enum {
     REST_US = 50, REST_MOST_US = 16000,
 };
 
+static int memories(const struct sched_stream *s) { return TACHY_MAX(s->gpus, 1); }
+
 // Items in flight by bytes and workers.
 static int64_t depth_of(const struct sched_stream *s)
 {
     int64_t bytes = s->in_bytes + s->out_bytes + ITEM_REST, max_bytes = s->max_bytes;
-    // A group for each worker, and one that comes together. Where pictures are written too, they have what fits.
-    int64_t groups = s->out_bytes ? 0 : (int64_t)s->group * (s->workers + 1);
+    // A group for each worker, and one that comes together in each memory. Where pictures are written too, they have what fits.
+    int64_t groups = s->out_bytes ? 0 : (int64_t)s->group * (s->workers + memories(s));
     int64_t need = TACHY_MAX(s->workers + 2, groups);
     // Small pictures wait side by side: hand-overs are then few.
     int64_t small = TACHY_MIN(8 * MIB / bytes, 64);
@@ -55,16 +57,17 @@ static void set_reach(const struct sched_stream *s, struct sched_bounds *b)
     b->near = s->on_gpu ? TACHY_CLAMP(pinned, b->depth, b->window) : s->keeps_input ? b->window : b->depth;
     // Pictures that wait for the ones before them are bounded by the window instead.
     b->inputs_max = s->holds_input || (s->keeps_input && s->on_gpu) ? INT64_MAX : b->depth;
-    // A group with each worker, and one that comes together.
-    b->inputs_far = TACHY_CLAMP((int64_t)s->group * (s->workers + 1), (b->inputs_max - 1) / 2 + 1, b->inputs_max);
+    // A group with each worker, and one that comes together in each memory.
+    b->inputs_far = TACHY_CLAMP((int64_t)s->group * (s->workers + memories(s)), (b->inputs_max - 1) / 2 + 1, b->inputs_max);
 }
 
 void sched_bounds(const struct sched_stream *s, struct sched_bounds *b)
 {
     bool by_device = s->on_gpu && !s->max_bytes;
+    int64_t groups = (int64_t)s->group * (s->workers + 2 * memories(s));
     b->depth = depth_of(s);
     if (by_device)
-        b->depth = TACHY_MAX(b->depth, TACHY_MIN(TACHY_MAX((int64_t)GPU_DEPTH, (int64_t)s->group * (s->workers + 2)), PINNED / TACHY_MAX(s->out_bytes, 1)));
+        b->depth = TACHY_MAX(b->depth, TACHY_MIN(TACHY_MAX((int64_t)GPU_DEPTH, groups), PINNED / TACHY_MAX(s->out_bytes, 1)));
     // Decoding ahead of a first turn only bridges one that takes long.
     int64_t most_bytes = TACHY_DEF(s->max_bytes, (s->begins_in_turn ? 40 : 160) * MIB);
     int64_t fit = by_device ? device_fit(s) : most_bytes / resting_bytes(s);

@@ -17,6 +17,7 @@ struct sched_stream {
     int64_t most;        // items in flight that were asked for, at most; 0: no wish
     int64_t memory;      // of the machine
     int64_t device_room; // that the run may still take of a GPU's memory; with on_gpu
+    int gpus;            // whose memory pictures may be in; 0: one, or the host's. A group has pictures of one memory
     bool on_gpu;         // decoded pictures are in a GPU's memory
     bool holds_input;    // items wait for a turn with their decoded picture
     bool begins_in_turn; // the turn is the first: nothing is done with what waits for it

@@ -22,6 +22,7 @@ TEST(bounds_hold)
     srand(5);
     for (int i = 0; i < 100000; i++) {
         struct sched_stream s = plain(64 + random_to(64 * MIB), i % 3 ? random_to(64 * MIB) : 0, 1 + rand() % 64);
+        s.gpus = rand() % 5;
         struct sched_bounds b;
         s.item_bytes = i % 5 ? random_to(4 * MIB) : 0;
         s.max_bytes = i % 4 ? 0 : 1 + random_to(512 * MIB);
@@ -76,6 +77,23 @@ TEST(groups_are_in_flight)
         s.max_bytes = 8 * MIB; // what was asked for counts
         sched_bounds(&s, &b);
         CHECK(b.depth * s.in_bytes <= 8 * MIB);
+    }
+}
+
+// A worker takes pictures of one GPU at a time, so on each one a group comes together.
+TEST(groups_are_in_flight_on_each_gpu)
+{
+    for (int gpus = 1; gpus <= 4; gpus++) {
+        struct sched_stream s = plain(1920 * 1080 * 3 / 2, 1920 * 1080, 2 * gpus);
+        struct sched_bounds b;
+        s.group = 8;
+        s.gpus = gpus;
+        s.on_gpu = true;
+        s.keeps_input = false;
+        s.device_room = 16384 * MIB;
+        sched_bounds(&s, &b);
+        CHECK_INT(b.inputs_far, 8 * 3 * gpus);
+        CHECK_INT(b.inputs_max, 8 * 4 * gpus);
     }
 }
 
@@ -270,7 +288,7 @@ TEST(groups)
     CHECK_INT(sched_turns(16, false, true), 16);
 }
 
-TEST_MAIN(TEST_CASE(groups), TEST_CASE(the_nearest_parts_go_first), TEST_CASE(bounds_hold), TEST_CASE(groups_are_in_flight), TEST_CASE(batches_are_in_flight), TEST_CASE(depth_follows_the_budget),
+TEST_MAIN(TEST_CASE(groups), TEST_CASE(the_nearest_parts_go_first), TEST_CASE(bounds_hold), TEST_CASE(groups_are_in_flight), TEST_CASE(groups_are_in_flight_on_each_gpu), TEST_CASE(batches_are_in_flight), TEST_CASE(depth_follows_the_budget),
           TEST_CASE(a_turn_at_the_beginning_holds_few_pictures),
           TEST_CASE(frames_ahead_are_bounded), TEST_CASE(masks_may_wait_further_ahead), TEST_CASE(shares_are_fair),
           TEST_CASE(rests_become_as_long_as_a_group), TEST_CASE(the_gate_lets_groups_through))
