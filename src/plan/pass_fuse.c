@@ -15,21 +15,41 @@ static void take_over(struct tachy_graph *g, struct tachy_node *into, struct tac
     tachy_graph_remove(g, n);
 }
 
-// The node that computes the numbers of `n`, its only user, also if they are moved on the way.
-static struct tachy_node *computed_by(const struct tachy_node *n, bool moved)
+// The node that computes the numbers of `v`, if only `n` uses them, also if they are moved on the way.
+static struct tachy_node *computed_by(const struct tachy_value *v, const struct tachy_node *n, bool moved)
 {
-    struct tachy_node *p = pass_maker(n->in[0], n);
+    struct tachy_node *p = pass_maker(v, n);
     while (moved && p && (p->op == TACHY_OP_RESHAPE || p->op == TACHY_OP_TRANSPOSE))
         p = pass_maker(p->in[0], p);
     return p;
 }
 
+// True if `p` can end with the activation `n`.
+static bool can_end(const struct tachy_node *p, const struct tachy_node *n)
+{
+    return p && has_epilogue(p->op) && !p->attr.act.act && tachy_plan_act_ends(n->attr.act.act) && p->out->dtype == TACHY_F32;
+}
+
+// What several nodes compute side by side: each ends with the activation.
+static bool end_parts(const struct tachy_node *concat, const struct tachy_node *n)
+{
+    for (int i = 0; i < concat->nb_in; i++)
+        if (!can_end(computed_by(concat->in[i], concat, true), n))
+            return false;
+    for (int i = 0; i < concat->nb_in; i++)
+        computed_by(concat->in[i], concat, true)->attr.act = n->attr.act;
+    return true;
+}
+
 static int activation(struct tachy_graph *g, struct tachy_node *n)
 {
     bool prelu = n->attr.act.act == TACHY_PLAN_PRELU;
-    struct tachy_node *p = computed_by(n, !prelu);
-    if (!p || !has_epilogue(p->op) || p->attr.act.act || (prelu && p->op != TACHY_OP_CONV) ||
-        !tachy_plan_act_ends(n->attr.act.act) || p->out->dtype != TACHY_F32)
+    struct tachy_node *p = computed_by(n->in[0], n, !prelu);
+    if (p && p->op == TACHY_OP_CONCAT && !prelu && end_parts(p, n)) {
+        take_over(g, n->in[0]->made_by, n);
+        return TACHY_OK;
+    }
+    if (!can_end(p, n) || (prelu && p->op != TACHY_OP_CONV))
         return TACHY_OK;
     if (prelu) {
         if (!tachy_node_set_inputs(g, p, 6))

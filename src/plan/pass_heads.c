@@ -1,8 +1,8 @@
 #include "base/base.h"
-#include "plan/pass.h"
+#include "plan/pass_parts.h"
 
-// The ends of detectors: pictures of several sizes, each flattened to [n][c][h w], side by side, then
-// turned to [n][h w][c]. Turned first, as pictures, they are what lies in memory with channels last.
+// The ends of detectors: pictures of several sizes, each flattened to [n][c][h w], side by side, often turned to [n][h w][c] then.
+// Put side by side as pictures of one column, and turned as such, they are what lies in memory with channels last.
 
 static bool is_turn(const struct tachy_node *n)
 {
@@ -19,52 +19,45 @@ static bool is_flat(const struct tachy_value *v)
            x->shape[0] == v->shape[0] && x->shape[1] == v->shape[1] && tachy_value_user(v);
 }
 
-// Flattens `x` to [n][h w][c]: NULL when out of memory.
-static struct tachy_value *turned(struct tachy_graph *g, struct tachy_node *before, struct tachy_value *x)
+static bool joins_flat(const struct tachy_node *n)
 {
-    struct tachy_plan_attr last = {.perm = {0, 2, 3, 1}}, none = {.perm = {0}};
-    const int64_t *s = x->shape;
-    int64_t picture[] = {s[0], s[2], s[3], s[1]}, flat[] = {s[0], s[2] * s[3], s[1]};
-    struct tachy_value *t = tachy_graph_value(g, NULL, x->dtype, 4, picture);
-    struct tachy_value *r = tachy_graph_value(g, NULL, x->dtype, 3, flat);
-    bool made = t && r && tachy_graph_node(g, before, TACHY_OP_TRANSPOSE, before->name, &last, &x, 1, t) &&
-                tachy_graph_node(g, before, TACHY_OP_RESHAPE, before->name, &none, &t, 1, r);
-    return made ? r : NULL;
+    bool joins = n->op == TACHY_OP_CONCAT && n->out->rank == 3 && n->attr.axis == 2;
+    for (int i = 0; joins && i < n->nb_in; i++)
+        joins = is_flat(n->in[i]);
+    return joins;
 }
 
-static bool is_concat_of_flat(const struct tachy_value *v)
+static int join_columns(struct tachy_graph *g, struct tachy_node *n)
 {
-    const struct tachy_node *n = v->made_by;
-    if (!n || n->op != TACHY_OP_CONCAT || !tachy_value_user(v))
-        return false;
-    for (int i = 0; i < n->nb_in; i++)
-        if (!is_flat(n->in[i]))
-            return false;
-    return true;
-}
-
-static int turn_concat(struct tachy_graph *g, struct tachy_node *n, const struct tachy_node *concat)
-{
-    static const int axis[] = {0, 2, 1};
-    if (!tachy_node_set_inputs(g, n, concat->nb_in))
-        return TACHY_ERR_NOMEM;
-    for (int i = 0; i < concat->nb_in; i++) {
-        struct tachy_value *r = turned(g, n, concat->in[i]->made_by->in[0]);
-        if (!r)
+    const struct tachy_plan_attr none = {.perm = {0}};
+    const int64_t *s = n->out->shape;
+    for (int i = 0; i < n->nb_in; i++) {
+        struct tachy_value *x = n->in[i]->made_by->in[0];
+        struct tachy_value *column = pass_put(g, n, TACHY_OP_RESHAPE, &none, &x, 1, 4, (int64_t[]){s[0], s[1], x->shape[2] * x->shape[3], 1});
+        if (!column)
             return TACHY_ERR_NOMEM;
-        tachy_node_set_input(n, i, r);
+        tachy_node_set_input(n, i, column);
     }
-    n->op = TACHY_OP_CONCAT;
-    n->attr = (struct tachy_plan_attr){.axis = axis[concat->attr.axis]};
+    struct tachy_value *all = pass_put(g, n, TACHY_OP_CONCAT, &n->attr, n->in, n->nb_in, 4, (int64_t[]){s[0], s[1], s[2], 1});
+    if (!all || !tachy_node_set_inputs(g, n, 1))
+        return TACHY_ERR_NOMEM;
+    tachy_node_set_input(n, 0, all);
+    n->op = TACHY_OP_RESHAPE;
+    n->attr = none;
     return TACHY_OK;
 }
 
+static bool turns_flat(const struct tachy_node *n) { return is_turn(n) && is_flat(n->in[0]); }
+
 static int turn_flat(struct tachy_graph *g, struct tachy_node *n)
 {
-    struct tachy_value *r = turned(g, n, n->in[0]->made_by->in[0]);
-    if (!r)
+    const struct tachy_plan_attr last = {.perm = {0, 2, 3, 1}};
+    struct tachy_value *x = n->in[0]->made_by->in[0];
+    const int64_t *s = x->shape;
+    struct tachy_value *turned = pass_put(g, n, TACHY_OP_TRANSPOSE, &last, &x, 1, 4, (int64_t[]){s[0], s[2], s[3], s[1]});
+    if (!turned)
         return TACHY_ERR_NOMEM;
-    tachy_node_set_input(n, 0, r->made_by->in[0]);
+    tachy_node_set_input(n, 0, turned);
     n->op = TACHY_OP_RESHAPE;
     n->attr = (struct tachy_plan_attr){.perm = {0}};
     return TACHY_OK;
@@ -72,14 +65,8 @@ static int turn_flat(struct tachy_graph *g, struct tachy_node *n)
 
 int tachy_plan_heads(struct tachy_graph *g)
 {
-    int err = TACHY_OK;
-    for (struct tachy_node *n = g->first; n && err == TACHY_OK; n = n->next) {
-        if (!is_turn(n))
-            continue;
-        if (is_flat(n->in[0]))
-            err = turn_flat(g, n);
-        else if (is_concat_of_flat(n->in[0]))
-            err = turn_concat(g, n, n->in[0]->made_by);
-    }
+    int err = pass_each(g, joins_flat, join_columns);
+    if (err == TACHY_OK)
+        err = pass_each(g, turns_flat, turn_flat);
     return err < 0 ? err : tachy_plan_dead(g);
 }

@@ -1,5 +1,6 @@
 #include "base/base.h"
 #include "plan/pass.h"
+#include "plan/place.h"
 
 #include <stdlib.h>
 
@@ -193,8 +194,8 @@ static int layout_node(struct layout *l, struct tachy_node *n)
         return n->in[0]->rank == 4 && n->out->rank == 4 ? layout_elements(l, n) : layout_plain(l, n);
     case TACHY_OP_TRANSPOSE: return layout_transpose(n);
     case TACHY_OP_LAYER_NORM: return all(l, n, false); // over the last dimension, which must be the rows
-    case TACHY_OP_RESHAPE: // a mere change of type keeps the order
-        return tachy_value_same_shape(n->in[0], n->out) ? layout_elements(l, n) : layout_plain(l, n);
+    case TACHY_OP_RESHAPE: // a mere change of type keeps the order, and so do pixels in other rows
+        return tachy_value_same_shape(n->in[0], n->out) || plan_moves_pixels(n) ? layout_elements(l, n) : layout_plain(l, n);
     case TACHY_OP_MATMUL: return layout_plain(l, n);
     case TACHY_OP_COUNT: break;
     }

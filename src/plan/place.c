@@ -156,21 +156,37 @@ static struct plan_ref sub_view(const struct placing *p, const struct plan_ref *
     return r;
 }
 
+// What only a Reshape of pixels with channels last reads, and makes `v` of; else `v`.
+static const struct tachy_value *before_rows(const struct tachy_value *v)
+{
+    const struct tachy_node *n = v->made_by;
+    return n && plan_moves_pixels(n) && v->nhwc && n->in[0]->nhwc && tachy_value_user(n->in[0]) ? n->in[0] : v;
+}
+
 // Places `v` as a part of what `n` makes, if what makes it can write it there.
 static void place_part(struct placing *p, const struct tachy_node *n, const struct tachy_value *v,
                        const int64_t *start)
 {
-    const struct tachy_node *by = v->made_by;
-    const struct tachy_value *whole = n->out;
+    const struct tachy_value *whole = n->out, *written = before_rows(v);
+    const struct tachy_node *by = written->made_by;
+    struct plan_ref *r = &p->ref[v->id];
     bool turns = by && by->op == TACHY_OP_TRANSPOSE && !(p->rules->writes_part && p->rules->writes_part(by));
     bool writes = by && by->op != TACHY_OP_RESHAPE && !turns &&
                   by->op != TACHY_OP_SLICE && by->op != TACHY_OP_MATMUL && by->op != TACHY_OP_PAD;
-    if (!writes || p->ref[v->id].base != NO_BASE || v->nhwc != whole->nhwc || !may_be_view(p, v) ||
-        (p->rules->own_types && (is_along(by->op) || v->dtype != whole->dtype)))
+    if (!writes || r->base != NO_BASE || v->nhwc != whole->nhwc || !may_be_view(p, v) ||
+        (p->rules->own_types && (is_along(by->op) || written->dtype != whole->dtype)))
         return;
     if (p->ref[whole->id].base == NO_BASE)
         new_slot(p, whole, BASE_ARENA);
-    p->ref[v->id] = sub_view(p, &p->ref[whole->id], v, start);
+    const struct plan_ref part = sub_view(p, &p->ref[whole->id], v, start);
+    if (written != v && part.v.row != part.v.pixel * part.v.w)
+        return;
+    *r = part;
+    if (written == v)
+        return;
+    r = &p->ref[written->id];
+    *r = (struct plan_ref){part.base, part.offset, plan_view(written)};
+    r->v.pixel = part.v.pixel, r->v.row = part.v.pixel * r->v.w, r->v.image = part.v.image;
 }
 
 // Places values that the producers of a Concat or Pad can write straight into its output, whose place is known.
@@ -263,8 +279,8 @@ static bool place_alias(struct placing *p, const struct tachy_node *n)
         return true;
     }
     bool same = n->op == TACHY_OP_RESHAPE && plan_is_dense(&in->v) &&
-                (plan_changes_type(n) || ((!x->nhwc || plan_order_is_free(x)) &&
-                                          (!n->out->nhwc || plan_order_is_free(n->out))));
+                (plan_changes_type(n) || (plan_moves_pixels(n) && x->nhwc && n->out->nhwc) ||
+                 ((!x->nhwc || plan_order_is_free(x)) && (!n->out->nhwc || plan_order_is_free(n->out))));
     bool turned = n->op == TACHY_OP_TRANSPOSE && is_renaming(n, &in->v);
     if (!same && !turned)
         return false;

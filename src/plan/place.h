@@ -66,6 +66,13 @@ static inline bool plan_order_is_free(const struct tachy_value *v)
 {
     return v->rank == 4 && (v->shape[1] == 1 || v->shape[2] * v->shape[3] == 1);
 }
+// True if a node puts pictures' pixels in rows of another length: with channels last, too, the bytes stay.
+static inline bool plan_moves_pixels(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    return n->op == TACHY_OP_RESHAPE && x->rank == 4 && y->rank == 4 && x->shape[0] == y->shape[0] && x->shape[1] == y->shape[1] &&
+           x->shape[2] != y->shape[2];
+}
 // True if a node changes the numbers' type in place: shape and layout stay.
 static inline bool plan_changes_type(const struct tachy_node *n)
 {

@@ -533,7 +533,37 @@ TEST(sums_across_dimensions_of_one)
     check_near(sums, 2, 1e-6, 5e-3);
 }
 
-TEST_MAIN(TEST_CASE(sums_across_dimensions_of_one), TEST_CASE(sums_of_places_become_biases), TEST_CASE(pixels_written_by_a_convolution), TEST_CASE(pixels_that_a_sum_reads), TEST_CASE(halves_are_written_in_place), TEST_CASE(few_channels),
+// A detector's end: maps of three sizes side by side, as scores.
+static void detector(void)
+{
+    begin();
+    struct tachy_plan_attr half = {.conv = {{3, 3}, {2, 2}, {1, 1}, {1, 1, 1, 1}, 1, {0, 0}, 0, 0}};
+    struct tachy_value *x = unary(TACHY_PLAN_RELU, conv(input(4, SHAPE(2, 3, 16, 8)), 16, 3, true)), *in[3], *y = VALUE(2, 80, 128 + 32 + 8);
+    for (int i = 0; i < 3; i++) {
+        int64_t h = x->shape[2], w = x->shape[3];
+        in[i] = reshape(conv(unary(TACHY_PLAN_RELU, conv(x, 24, 3, true)), 80, 1, true), 3, SHAPE(2, 80, h * w));
+        if (i < 2)
+            x = unary(TACHY_PLAN_RELU, make(TACHY_OP_CONV, half, VALUE(2, 16, h / 2, w / 2), x, NUMBERS(16, 16, 3, 3), NULL));
+    }
+    tachy_graph_node(g, NULL, TACHY_OP_CONCAT, "n", &(struct tachy_plan_attr){.axis = 2}, in, 3, y);
+    tachy_graph_add_output(g, unary(TACHY_PLAN_SIGMOID, y));
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+// Nine convolutions, of which three end with the function and write side by side; the layouts of the input and the output; the output
+// as float32.
+TEST(maps_side_by_side)
+{
+    check_near(detector, 2 * 80 * 168, 1e-6, 5e-3);
+    detector();
+    struct tachy_plan *p = opened(&(struct tachy_plan_params){.precision = TACHY_PLAN_FP16, .kernels = &host_kernels});
+    CHECK_INT(steps_of(p, CUDA_CONV), 9);
+    CHECK_INT(((const struct cuda_plan *)p)->nb_steps, 12);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+
+TEST_MAIN(TEST_CASE(maps_side_by_side), TEST_CASE(sums_across_dimensions_of_one), TEST_CASE(sums_of_places_become_biases), TEST_CASE(pixels_written_by_a_convolution), TEST_CASE(pixels_that_a_sum_reads), TEST_CASE(halves_are_written_in_place), TEST_CASE(few_channels),
           TEST_CASE(volumes_sampled_where_they_lie),
           TEST_CASE(attention_in_place), TEST_CASE(attention_with_one_side_alone), TEST_CASE(transformer_layer), TEST_CASE(products_of_moved_parts),
           TEST_CASE(volumes_stay_turned))

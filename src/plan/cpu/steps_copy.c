@@ -150,7 +150,10 @@ int plan_steps_copy(struct plan_build *b, const struct tachy_node *n)
     bool reshapes = n->op == TACHY_OP_RESHAPE && !plan_changes_type(n);
     struct plan_copy c = copy_of(n->op == TACHY_OP_PAD || reshapes ? x : y);
     plan_strides(x, &s->in.v, in);
-    plan_strides(reshapes ? x : y, reshapes ? NULL : &s->out.v, out);
+    const bool pixels = y->nhwc && plan_moves_pixels(n);
+    plan_strides(reshapes && !pixels ? x : y, reshapes && !pixels ? NULL : &s->out.v, out);
+    if (pixels)
+        out[2] = x->shape[3] * out[3];
     for (int i = 0; i < c.rank; i++) {
         int missing = y->rank - x->rank; // Expand: dimensions in front
         c.from[i] = x->rank == 0 || (n->op == TACHY_OP_EXPAND && i < missing) ? 0 : in[i];

@@ -75,9 +75,12 @@ static bool is_depthwise(const struct tachy_conv_shape *s)
     return s->groups > 1 && s->groups == s->cin && s->cout == s->cin;
 }
 
-static bool dense_rows(const struct tachy_nn_tensor *t, int h, int w)
+static bool dense_rows(const struct tachy_nn_tensor *t, int h, int w) { return t->row == w * t->pixel || h == 1; }
+
+// Images that do not lie one after the other, as parts of a larger tensor do.
+static bool has_gaps(const struct tachy_nn_tensor *t, const struct tachy_conv_shape *q)
 {
-    return (t->row == w * t->pixel || h == 1) && t->image == h * t->row;
+    return t->data && q->n > 1 && t->image != q->h * t->row;
 }
 
 // True if cuBLASLt can do this epilogue.
@@ -113,20 +116,22 @@ static void set_product(struct cuda_step *s, bool alone)
     const struct tachy_nn_tensor *add = &c->epilogue.add;
     // A slice of a Concat's odd channels is not aligned, and an algorithm that was found for the rows of one of C and D faults
     // on the other's.
-    const cuda_address at[] = {c->in.data, c->out.data, add->data};
-    bool aligned = common_alignment(at, 3) >= 16 && rows_fit(&c->in, q->cin, c->dtype) && rows_fit(&c->out, q->cout, c->dtype) &&
-                   rows_fit(add, q->cout, c->dtype) && (!add->data || add->pixel % 8 == c->out.pixel % 8);
     const bool same = add->data && !add->image && q->n > 1; // each image adds the same
-    const struct tachy_nn_tensor one = {add->data, add->pixel, add->row, same ? q->h * add->row : add->image};
+    const bool apart = s->scaled || same || has_gaps(&c->in, q) || has_gaps(&c->out, q) || has_gaps(add, q);
+    const cuda_address size = tachy_dtype_size(c->dtype);
+    const cuda_address at[] = {c->in.data, c->out.data, add->data, apart ? size * (cuda_address)c->in.image : 0,
+                               apart ? size * (cuda_address)c->out.image : 0, apart ? size * (cuda_address)add->image : 0};
+    bool aligned = common_alignment(at, 6) >= 16 && rows_fit(&c->in, q->cin, c->dtype) && rows_fit(&c->out, q->cout, c->dtype) &&
+                   rows_fit(add, q->cout, c->dtype) && (!add->data || add->pixel % 8 == c->out.pixel % 8);
     if (!tap || !aligned || !alone || !dense_rows(&c->in, q->h, q->w) || !dense_rows(&c->out, q->h, q->w) ||
-        (add->data && !dense_rows(&one, q->h, q->w)) || !ends_product(&c->epilogue))
+        (add->data && !dense_rows(add, q->h, q->w)) || !ends_product(&c->epilogue))
         return;
     s->product = (struct tachy_nn_gemm_shape){
         .m = (int64_t)q->n * q->h * q->w, .n = q->cout, .k = q->cin,
         .x_row = c->in.pixel, .w_row = s->padded ? TACHY_ALIGN(q->cin, 8) : q->cin, .y_row = c->out.pixel, .add_row = add->pixel,
         .batch = 1, .bias = c->bias, .add = add->data, .act = c->epilogue.act.kind, .dtype = c->dtype,
-        .align = common_alignment(at, 3)};
-    if (s->scaled || same) { // each image with its own weights, or the same sum
+        .align = common_alignment(at, 6)};
+    if (apart) { // each image with its own weights, the same sum, or a place of its own
         struct tachy_nn_gemm_shape *p = &s->product;
         p->m = (int64_t)q->h * q->w;
         p->batch = q->n;

@@ -536,7 +536,10 @@ static int64_t walk_copy(const struct cuda_build *b, const struct tachy_node *n,
     memcpy(w->dim, shape->shape, sizeof(w->dim));
     cuda_walk_strides(b, x, in);
     cuda_walk_strides(b, y, w->step[0]);
-    for (int i = w->rank - 1, step = 1; i >= 0 && reshapes; step *= (int)x->shape[i], i--)
+    const bool pixels = y->nhwc && plan_moves_pixels(n);
+    if (pixels)
+        w->step[0][2] = x->shape[3] * w->step[0][3];
+    for (int i = w->rank - 1, step = 1; i >= 0 && reshapes && !pixels; step *= (int)x->shape[i], i--)
         w->step[0][i] = step;
     for (int i = 0; i < w->rank; i++) {
         int k = i - (y->rank - x->rank);
