@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 // Largest values over windows of several sizes around each pixel (spatial pyramids): the larger window
-// of what the smaller one made. The largest of the largest is exact.
+// of what the smaller one made. The largest of the largest is exact. Means over tiles of several sizes likewise.
 
 // The size of a window that moves by one pixel and keeps the picture's size; 0: it is none.
 static int window(const struct tachy_node *n)
@@ -37,6 +37,17 @@ static bool reads(const struct tachy_node *n, const struct tachy_value *v)
     return false;
 }
 
+// Moves a pool in front of `before`; NULL: no memory.
+static struct tachy_node *move(struct tachy_graph *g, struct tachy_node *n, struct tachy_node *before)
+{
+    struct tachy_value *x = n->in[0], *y = tachy_graph_value(g, n->out->name, n->out->dtype, n->out->rank, n->out->shape);
+    if (!y || !tachy_graph_node(g, before, n->op, n->name, &n->attr, &x, 1, y))
+        return NULL;
+    tachy_graph_replace(g, n->out, y);
+    tachy_graph_remove(g, n);
+    return y->made_by;
+}
+
 // Moves `n` after the last smaller window over its input, if nobody has read that before.
 static int sink(struct tachy_graph *g, struct tachy_node *n)
 {
@@ -45,15 +56,7 @@ static int sink(struct tachy_graph *g, struct tachy_node *n)
     for (struct tachy_node *m = size ? n->next : NULL; m && !reads(m, n->out); m = m->next)
         if (sees_less(m, n->in[0], size))
             behind = m;
-    if (!behind)
-        return TACHY_OK;
-    struct tachy_value *x = n->in[0];
-    struct tachy_value *y = tachy_graph_value(g, n->out->name, n->out->dtype, n->out->rank, n->out->shape);
-    if (!y || !tachy_graph_node(g, behind->next, n->op, n->name, &n->attr, &x, 1, y))
-        return TACHY_ERR_NOMEM;
-    tachy_graph_replace(g, n->out, y);
-    tachy_graph_remove(g, n);
-    return TACHY_OK;
+    return !behind || move(g, n, behind->next) ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
 // The largest window of a picture that is smaller than another one, whose node comes after it.
@@ -95,8 +98,48 @@ static void take_smaller(struct tachy_node *n, const int *order)
     }
 }
 
+// True for means over tiles that cover a picture once.
+static bool is_tiled(const struct tachy_node *n)
+{
+    const int *k = n->attr.pool.kernel, *s = n->attr.pool.stride, *p = n->attr.pool.pad;
+    return n->op == TACHY_OP_POOL && n->attr.pool.average && n->out->dtype == TACHY_F32 && k[0] == s[0] && k[1] == s[1] &&
+           !(p[0] | p[1] | p[2] | p[3]) && n->in[0]->shape[2] == n->out->shape[2] * k[0] && n->in[0]->shape[3] == n->out->shape[3] * k[1];
+}
+
+// The largest tiles of the same picture of which those of `n` are made; NULL: there are none.
+static struct tachy_node *smaller_tiles(const struct tachy_node *n)
+{
+    const int *k = n->attr.pool.kernel;
+    struct tachy_node *best = NULL;
+    for (const struct tachy_use *u = n->in[0]->used; u; u = u->next) {
+        const int *own = u->by->attr.pool.kernel;
+        if (is_tiled(u->by) && own[0] * own[1] > 1 && own[0] * own[1] < k[0] * k[1] && k[0] % own[0] == 0 && k[1] % own[1] == 0 &&
+            (!best || own[0] * own[1] > best->attr.pool.kernel[0] * best->attr.pool.kernel[1]))
+            best = u->by;
+    }
+    return best;
+}
+
+// Means of the means over smaller tiles, which are computed first then.
+static int tile(struct tachy_graph *g, struct tachy_node *n)
+{
+    struct tachy_node *m = smaller_tiles(n);
+    if (!m)
+        return TACHY_OK;
+    m = move(g, m, n);
+    if (!m)
+        return TACHY_ERR_NOMEM;
+    for (int i = 0; i < 2; i++)
+        n->attr.pool.kernel[i] = n->attr.pool.stride[i] = n->attr.pool.kernel[i] / m->attr.pool.kernel[i];
+    tachy_node_set_input(n, 0, m->out);
+    return tile(g, m);
+}
+
 int tachy_plan_pools(struct tachy_graph *g)
 {
+    for (struct tachy_node *n = g->first; n; n = n->next)
+        if (is_tiled(n) && tile(g, n) < 0)
+            return TACHY_ERR_NOMEM;
     for (struct tachy_node *n = g->first, *next; n; n = next) {
         next = n->next;
         if (n->out->dtype == TACHY_F32 && sink(g, n) < 0)

@@ -167,6 +167,41 @@ static struct tachy_value *pyramid_of(bool largest_first)
     return conv(concat(in, 4, 1), 4, 1, true);
 }
 
+static struct tachy_value *tiles(struct tachy_value *x, int size)
+{
+    struct tachy_plan_attr a = {.pool = {.kernel = {size, size}, .stride = {size, size}, .average = true}};
+    return make(TACHY_OP_POOL, a, VALUE(x->shape[0], x->shape[1], x->shape[2] / size, x->shape[3] / size), x, NULL, NULL);
+}
+
+// Tiles of 8, 2, 3 and 4 pixels, each read in another size.
+static struct tachy_value *small_pictures(void)
+{
+    static const int sizes[] = {8, 2, 3, 4};
+    struct tachy_value *x = input(4, SHAPE(2, 3, 48, 24)), *all = NULL;
+    for (int i = 0; i < 4; i++) {
+        struct tachy_value *y = conv(tiles(x, sizes[i]), 5, 1, true);
+        y = make(TACHY_OP_REDUCE, (struct tachy_plan_attr){.reduce = {.how = TACHY_PLAN_MEAN, .axis = {[2] = true, [3] = true}}}, VALUE(2, 5, 1, 1),
+                 unary(TACHY_PLAN_TANH, y), NULL, NULL);
+        all = all ? binary(TACHY_PLAN_ADD, all, y) : y;
+    }
+    return all;
+}
+
+TEST(tiles_of_tiles)
+{
+    int small = 0;
+    begin();
+    tachy_graph_add_output(g, small_pictures());
+    CHECK_INT(tachy_plan_pools(g), TACHY_OK);
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+    CHECK_INT(count(TACHY_OP_POOL), 4);
+    for (const struct tachy_node *n = g->first; n; n = n->next)
+        small += n->op == TACHY_OP_POOL && n->attr.pool.kernel[0] == 2 && n->attr.pool.stride[1] == 2;
+    CHECK_INT(small, 3);
+    tachy_graph_close(&g);
+    same_after_all(small_pictures);
+}
+
 static struct tachy_value *pyramid(void) { return pyramid_of(false); }
 static struct tachy_value *pyramid_upside_down(void) { return pyramid_of(true); }
 
@@ -194,4 +229,4 @@ TEST(pools)
     tachy_graph_close(&g);
 }
 
-TEST_MAIN(TEST_CASE(pools), TEST_CASE(focus), TEST_CASE(focus_that_is_none), TEST_CASE(heads_are_turned_first), TEST_CASE(maps_of_several_sizes))
+TEST_MAIN(TEST_CASE(pools), TEST_CASE(tiles_of_tiles), TEST_CASE(focus), TEST_CASE(focus_that_is_none), TEST_CASE(heads_are_turned_first), TEST_CASE(maps_of_several_sizes))
