@@ -262,7 +262,7 @@ int cuda_open(struct tachy_plan **out, const struct tachy_graph *g, const struct
     if (err == TACHY_OK)
         err = cuda_find_seen(&b);
     if (err == TACHY_OK)
-        cuda_keep_attention(&b), cuda_keep_spreads(&b), cuda_keep_moved(&b);
+        cuda_keep_attention(&b), cuda_keep_spreads(&b), cuda_keep_moved(&b), cuda_keep_chains(&b);
     const struct plan_place_rules rules = {.own_types = true, .pixel = cuda_pixel, .joins = cuda_joins, .writes_part = cuda_writes_part, .through = b.through, .beside = b.beside, .lanes = b.lanes};
     if (err == TACHY_OK)
         err = plan_place(&b.places, g, &rules);

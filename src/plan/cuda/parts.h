@@ -331,6 +331,7 @@ struct cuda_attention {
 bool cuda_attends(const struct tachy_node *n, struct cuda_attention *a); // whether n is one of them
 void cuda_keep_attention(struct cuda_build *b); // keeps what they read until the end
 void cuda_keep_moved(struct cuda_build *b);     // keeps what a Transpose reads until the sum behind it, which may read it instead
+void cuda_keep_chains(struct cuda_build *b);    // keeps what functions read until the end of their chain, which one launch may compute
 int cuda_steps_attention(struct cuda_build *b, const struct cuda_attention *a);
 
 // A convolution's weights as most of its kernels want them. 0: out of memory.

@@ -275,6 +275,35 @@ void cuda_keep_moved(struct cuda_build *b)
     }
 }
 
+// A function that may be a part of a launch with others (extends()).
+static bool is_link(const struct tachy_node *n)
+{
+    return (n->op == TACHY_OP_UNARY && !cuda_input(n, 1)) || (n->op == TACHY_OP_BINARY && n->attr.binary <= TACHY_PLAN_POW && n->nb_in == 2);
+}
+
+// The next link of a chain, with nodes between that only move numbers; NULL: there is none.
+static const struct tachy_node *next_link(const struct tachy_node *n)
+{
+    const struct tachy_node *user = tachy_value_user(n->out), *m = n->next;
+    while (m && m != user && (m->op == TACHY_OP_SLICE || m->op == TACHY_OP_RESHAPE || m->op == TACHY_OP_TRANSPOSE))
+        m = m->next;
+    return m && m == user && is_link(m) && tachy_value_same_shape(m->out, n->out) && m->out->nhwc == n->out->nhwc ? m : NULL;
+}
+
+void cuda_keep_chains(struct cuda_build *b)
+{
+    for (const struct tachy_node *n = b->g->first; n; n = n->next) {
+        const struct tachy_node *last = is_link(n) ? n : NULL;
+        for (const struct tachy_node *m = last; m; m = next_link(m))
+            last = m;
+        int behind = 0;
+        for (const struct tachy_node *m = n; last && m != last; m = m->next)
+            behind++;
+        struct plan_beside *at = &b->beside[n->out->id];
+        at->behind = TACHY_MAX(at->behind, behind);
+    }
+}
+
 // Operand `i` of the last step is what the step in front has copied, and nobody else reads it: it is read where that step reads it.
 static void absorb(struct cuda_build *b, const struct tachy_node *n, int i)
 {
