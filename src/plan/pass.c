@@ -7,7 +7,7 @@
     {"focus", tachy_plan_focus}, \
     {"heads", tachy_plan_heads}, {"pools", tachy_plan_pools}, {"shuffle", tachy_plan_shuffle}, \
     {"moves", tachy_plan_moves}, {"activations", tachy_plan_activations}, {"gelu", tachy_plan_gelu}, \
-    {"prelu", tachy_plan_prelu}, {"affine", tachy_plan_affine}, {"pad", tachy_plan_pad}, \
+    {"prelu", tachy_plan_prelu}, {"blend", tachy_plan_blend}, {"affine", tachy_plan_affine}, {"pad", tachy_plan_pad}, \
     {"resize", tachy_plan_resize}, {"mean", tachy_plan_mean}, {"fuse", tachy_plan_fuse}, \
     {"scale", tachy_plan_scale}, {"sums", tachy_plan_sums}, {"dead", tachy_plan_dead}, \
     {"layout", tachy_plan_layout},

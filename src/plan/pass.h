@@ -32,6 +32,8 @@ int tachy_plan_levels(struct tachy_graph *g);
 int tachy_plan_int8(struct tachy_graph *g);
 // Volumes with their channels last stay so between the operators that want them so.
 int tachy_plan_turned(struct tachy_graph *g);
+// A state that a gate mixes of an old and a new one becomes one chain of sums and products.
+int tachy_plan_blend(struct tachy_graph *g);
 // Turns every second row and column into channels, as a larger kernel and stride of the convolution that follows.
 int tachy_plan_focus(struct tachy_graph *g);
 // Flattened pictures side by side that are turned then: turned first.

@@ -533,6 +533,29 @@ TEST(sums_across_dimensions_of_one)
     check_near(sums, 2, 1e-6, 5e-3);
 }
 
+// A gated unit's new state, of the sigmoid's second half, as exporters write it.
+static void gated(void)
+{
+    begin();
+    struct tachy_value *x = unary(TACHY_PLAN_RELU, conv(input(4, SHAPE(2, 3, 16, 8)), 16, 3, true)), *gates = unary(TACHY_PLAN_SIGMOID, conv(x, 48, 3, true));
+    struct tachy_value *h = unary(TACHY_PLAN_RELU, conv(x, 24, 1, true)), *c = unary(TACHY_PLAN_TANH, conv(x, 24, 3, true));
+    struct tachy_value *z = make(TACHY_OP_SLICE, (struct tachy_plan_attr){.slice = {.start = {0, 24}, .step = {1, 1, 1, 1}}}, like(h), gates, NULL, NULL);
+    struct tachy_value *kept = make(TACHY_OP_BINARY, (struct tachy_plan_attr){.binary = TACHY_PLAN_SUB}, like(h), number(1), z, NULL);
+    kept = binary(TACHY_PLAN_MUL, kept, h);
+    tachy_graph_add_output(g, conv(binary(TACHY_PLAN_ADD, kept, binary(TACHY_PLAN_MUL, z, c)), 8, 1, true));
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+TEST(gated_unit_is_one_launch)
+{
+    check_near(gated, 2 * 8 * 16 * 8, 1e-6, 5e-3);
+    gated();
+    struct tachy_plan *p = opened(&(struct tachy_plan_params){.precision = TACHY_PLAN_FP16, .kernels = &host_kernels});
+    CHECK_INT(steps_of(p, CUDA_POINTWISE), 1);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+
 // A detector's end: maps of three sizes side by side, as scores.
 static void detector(void)
 {
@@ -563,7 +586,7 @@ TEST(maps_side_by_side)
     tachy_graph_close(&g);
 }
 
-TEST_MAIN(TEST_CASE(maps_side_by_side), TEST_CASE(sums_across_dimensions_of_one), TEST_CASE(sums_of_places_become_biases), TEST_CASE(pixels_written_by_a_convolution), TEST_CASE(pixels_that_a_sum_reads), TEST_CASE(halves_are_written_in_place), TEST_CASE(few_channels),
+TEST_MAIN(TEST_CASE(gated_unit_is_one_launch), TEST_CASE(maps_side_by_side), TEST_CASE(sums_across_dimensions_of_one), TEST_CASE(sums_of_places_become_biases), TEST_CASE(pixels_written_by_a_convolution), TEST_CASE(pixels_that_a_sum_reads), TEST_CASE(halves_are_written_in_place), TEST_CASE(few_channels),
           TEST_CASE(volumes_sampled_where_they_lie),
           TEST_CASE(attention_in_place), TEST_CASE(attention_with_one_side_alone), TEST_CASE(transformer_layer), TEST_CASE(products_of_moved_parts),
           TEST_CASE(volumes_stay_turned))

@@ -368,7 +368,7 @@ static const struct tachy_plan_pass *passes(const struct tachy_plan_params *p)
     {"levels", tachy_plan_levels}, {"bytes", cuda_bytes}, {"turned", tachy_plan_turned}, {"common", tachy_plan_common}, {"pixels", cuda_pixels}, {"patches", cuda_patches}, {"focus", tachy_plan_focus}, \
         {"heads", tachy_plan_heads}, {"pools", tachy_plan_pools}, {"shuffle", tachy_plan_shuffle},                 \
         {"moves", tachy_plan_moves}, {"spectra", cuda_spectra}, {"activations", tachy_plan_activations}, {"gelu", tachy_plan_gelu},           \
-        {"prelu", tachy_plan_prelu}, {"groups", cuda_groups}, {"affine", tachy_plan_affine},                      \
+        {"prelu", tachy_plan_prelu}, {"groups", cuda_groups}, {"blend", tachy_plan_blend}, {"affine", tachy_plan_affine},                      \
         {"pad", tachy_plan_pad},                                                                                   \
         {"resize", tachy_plan_resize}, {"mean", tachy_plan_mean}, {"fuse", tachy_plan_fuse}, {"borders", cuda_borders},                       \
         {"factors", tachy_plan_factors}, __VA_ARGS__ {"sums", cuda_sums}, {"doubled", cuda_doubled}, {"deconv", tachy_plan_deconv}, {"blocks", tachy_plan_shuffle}, {"scale", tachy_plan_scale_whole},            \
