@@ -22,7 +22,7 @@ static bool is_one(const struct tachy_value *v)
 // The product of `rest` = 1 - z and h, and that of z and c.
 static bool find_in(const struct tachy_node *rest, struct tachy_value *h, const struct tachy_node *product, struct blend *b)
 {
-    if (!is_binary(rest, TACHY_PLAN_SUB) || !is_one(rest->in[0]))
+    if (!is_binary(rest, TACHY_PLAN_SUB) || !is_one(rest->in[0]) || !tachy_value_same_shape(rest->out, rest->in[1]))
         return false;
     for (int i = 0; i < 2; i++)
         if (product->in[i] == rest->in[1]) {

@@ -100,9 +100,8 @@ static bool settle(struct cuda_build *b, const struct region *r, int region)
     int lane_of[CUDA_REGION] = {0};
     if (!share_out(r, lane_of))
         return false;
-    for (int i = 0; i < r->n; i++) {
+    for (int i = 0; i < r->n; i++)
         b->lanes[r->node[i]->out->id] = (struct plan_lane){region, lane_of[r->group[i]]};
-    }
     return true;
 }
 
