@@ -556,32 +556,38 @@ TEST(gated_unit_is_one_launch)
     tachy_graph_close(&g);
 }
 
-// A detector's end: maps of three sizes side by side, as scores.
+// A detector's end: maps of three sizes side by side, as scores, and further ones in other channels.
 static void detector(void)
 {
     begin();
-    struct tachy_plan_attr half = {.conv = {{3, 3}, {2, 2}, {1, 1}, {1, 1, 1, 1}, 1, {0, 0}, 0, 0}};
-    struct tachy_value *x = unary(TACHY_PLAN_RELU, conv(input(4, SHAPE(2, 3, 16, 8)), 16, 3, true)), *in[3], *y = VALUE(2, 80, 128 + 32 + 8);
+    struct tachy_plan_attr half = {.conv = {{3, 3}, {2, 2}, {1, 1}, {1, 1, 1, 1}, 1, {0, 0}, 0, 0}}, columns = {.axis = 2}, channels = {.axis = 1};
+    struct tachy_value *x = unary(TACHY_PLAN_RELU, conv(input(4, SHAPE(2, 3, 16, 8)), 16, 3, true)), *in[2][3], *all[] = {VALUE(2, 80, 168), VALUE(2, 24, 168)};
+    struct tachy_value *y = VALUE(2, 104, 168);
     for (int i = 0; i < 3; i++) {
         int64_t h = x->shape[2], w = x->shape[3];
-        in[i] = reshape(conv(unary(TACHY_PLAN_RELU, conv(x, 24, 3, true)), 80, 1, true), 3, SHAPE(2, 80, h * w));
+        in[0][i] = reshape(conv(unary(TACHY_PLAN_RELU, conv(x, 24, 3, true)), 80, 1, true), 3, SHAPE(2, 80, h * w));
+        in[1][i] = reshape(conv(x, 24, 1, true), 3, SHAPE(2, 24, h * w));
         if (i < 2)
             x = unary(TACHY_PLAN_RELU, make(TACHY_OP_CONV, half, VALUE(2, 16, h / 2, w / 2), x, NUMBERS(16, 16, 3, 3), NULL));
     }
-    tachy_graph_node(g, NULL, TACHY_OP_CONCAT, "n", &(struct tachy_plan_attr){.axis = 2}, in, 3, y);
-    tachy_graph_add_output(g, unary(TACHY_PLAN_SIGMOID, y));
+    for (int k = 0; k < 2; k++)
+        tachy_graph_node(g, NULL, TACHY_OP_CONCAT, "n", &columns, in[k], 3, all[k]);
+    all[0] = unary(TACHY_PLAN_SIGMOID, all[0]);
+    tachy_graph_node(g, NULL, TACHY_OP_CONCAT, "n", &channels, all, 2, y);
+    tachy_graph_add_output(g, y);
     CHECK_INT(tachy_graph_verify(g), TACHY_OK);
 }
 
-// Nine convolutions, of which three end with the function and write side by side; the layouts of the input and the output; the output
-// as float32.
+// Twelve convolutions, of which six write side by side and three end with the function, the input's layout, and a transpose of each part of
+// the output.
 TEST(maps_side_by_side)
 {
-    check_near(detector, 2 * 80 * 168, 1e-6, 5e-3);
+    check_near(detector, 2 * 104 * 168, 1e-6, 5e-3);
     detector();
     struct tachy_plan *p = opened(&(struct tachy_plan_params){.precision = TACHY_PLAN_FP16, .kernels = &host_kernels});
-    CHECK_INT(steps_of(p, CUDA_CONV), 9);
-    CHECK_INT(((const struct cuda_plan *)p)->nb_steps, 12);
+    CHECK_INT(steps_of(p, CUDA_CONV), 12);
+    CHECK_INT(steps_of(p, CUDA_TRANSPOSE), 3);
+    CHECK_INT(((const struct cuda_plan *)p)->nb_steps, 15);
     tachy_plan_close(&p);
     tachy_graph_close(&g);
 }

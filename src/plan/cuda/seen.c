@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-// Products of two computed matrices, and GridSample, read through moves: what Reshape, Transpose and Slice would copy is read where it
-// was computed (queries, keys and values of attention within one product's result), if every reader can do so. GridSample also reads
-// what Expand would repeat.
+// Products of two computed matrices, GridSample and Concat read through moves: what Reshape, Transpose and Slice would copy is read where
+// it was computed (queries, keys and values of attention within one product's result), if every reader can do so. GridSample also reads
+// what Expand would repeat, and Concat pictures with channels last.
 
 enum { FACTORS = 4, MOST_MOVES = 16 }; // in a row
 struct factor {
@@ -15,6 +15,7 @@ struct sight { // a value's elements within another one's: each dimension as its
     int rank;
     int64_t offset;
     bool repeats; // elements
+    bool picture; // the other value has channels last
     struct {
         int n; // 0: a dimension of one element
         struct factor f[FACTORS];
@@ -37,9 +38,10 @@ static bool add_factor(struct sight *s, int d, int64_t size, int64_t stride)
 
 static struct sight dense(const struct tachy_value *v)
 {
-    struct sight s = {.rank = v->rank};
+    struct sight s = {.rank = v->rank, .picture = v->nhwc};
+    const struct tachy_view view = plan_view(v);
     ptrdiff_t own[TACHY_MAX_RANK];
-    plan_strides(v, NULL, own);
+    plan_strides(v, v->nhwc ? &view : NULL, own);
     for (int d = 0; d < v->rank; d++)
         add_factor(&s, d, v->shape[d], own[d]);
     return s;
@@ -48,7 +50,7 @@ static struct sight dense(const struct tachy_value *v)
 static bool reshape(struct sight *s, const struct tachy_value *to)
 {
     struct factor left[TACHY_MAX_RANK * FACTORS];
-    struct sight r = {.rank = to->rank, .offset = s->offset, .repeats = s->repeats};
+    struct sight r = {.rank = to->rank, .offset = s->offset, .repeats = s->repeats, .picture = s->picture};
     int n = 0, at = 0;
     for (int d = 0; d < s->rank; d++)
         for (int i = 0; i < s->dim[d].n; i++)
@@ -147,8 +149,14 @@ static bool product_reads(const struct tachy_node *by, const struct tachy_value 
 static bool is_move(const struct tachy_node *n)
 {
     const struct tachy_value *x = n->nb_in ? n->in[0] : NULL;
-    return (n->op == TACHY_OP_RESHAPE || n->op == TACHY_OP_TRANSPOSE || n->op == TACHY_OP_SLICE || n->op == TACHY_OP_EXPAND) && !x->data && !x->nhwc && !n->out->nhwc &&
-           x->dtype == n->out->dtype && tachy_value_elements(n->out) > 0;
+    return (n->op == TACHY_OP_RESHAPE || n->op == TACHY_OP_TRANSPOSE || n->op == TACHY_OP_SLICE || n->op == TACHY_OP_EXPAND) && !x->data &&
+           (!x->nhwc || n->op == TACHY_OP_TRANSPOSE) && !n->out->nhwc && x->dtype == n->out->dtype && tachy_value_elements(n->out) > 0;
+}
+
+// True if Concat can copy `v` as it lies: adjacent elements, or as the transpose of a matrix.
+static bool concat_reads(const struct tachy_value *v, const struct sight *s, const int64_t *stride)
+{
+    return !s->repeats && v->rank >= 2 && (is_near(v, stride, 1, 2) || is_near(v, stride, 2, 1));
 }
 
 // True if all that reads `n`'s output, perhaps through further moves, can read that of `s` instead. Of moves after it is
@@ -162,13 +170,16 @@ static bool reads(const struct cuda_build *b, const struct tachy_node *n, struct
         return false;
     for (const struct tachy_use *u = v->used; u; u = u->next, uses++) {
         const struct tachy_node *by = u->by;
-        if (by->op == TACHY_OP_GRID_SAMPLE) {
-            if (u != by->use || by->out->dtype != v->dtype || !strides_of(&s, v, stride))
+        if (by->op == TACHY_OP_CONCAT) {
+            if (!strides_of(&s, v, stride) || !concat_reads(v, &s, stride))
+                return false;
+        } else if (by->op == TACHY_OP_GRID_SAMPLE) {
+            if (s.picture || u != by->use || by->out->dtype != v->dtype || !strides_of(&s, v, stride))
                 return false;
         } else if (by->op != TACHY_OP_MATMUL) {
             if (!b->through[by->out->id] || !reads(b, by, s, moves - 1))
                 return false;
-        } else if (s.repeats || u - by->use > 1 || !cuda_is_product(by) || by->out->dtype != v->dtype || v->rank < 2 || !strides_of(&s, v, stride) ||
+        } else if (s.picture || s.repeats || u - by->use > 1 || !cuda_is_product(by) || by->out->dtype != v->dtype || v->rank < 2 || !strides_of(&s, v, stride) ||
                    !product_reads(by, v, stride))
             return false;
     }

@@ -610,15 +610,21 @@ int cuda_steps_concat(struct cuda_build *b, const struct tachy_node *n)
         const struct tachy_value *v = n->in[i];
         const struct plan_ref *at = &b->places.ref[v->id];
         size_t offset = bytes(start * out[n->attr.axis], n->out);
+        const bool through = !v->data && v->made_by && cuda_is_seen_through(b, v->made_by);
         struct cuda_walk w = {.rank = v->rank, .nb = 2};
         cuda_address from;
-        if (!v->data && at->base == whole->base && at->offset == whole->offset + (ptrdiff_t)offset)
+        if (!v->data && !through && at->base == whole->base && at->offset == whole->offset + (ptrdiff_t)offset)
             continue; // is there already
         if (!cuda_value(b, v, &from))
             return TACHY_ERR_NOMEM;
         memcpy(w.dim, v->shape, sizeof(w.dim));
         memcpy(w.step[0], out, sizeof(out));
         cuda_walk_strides(b, v, w.step[1]);
+        if (through) {
+            const struct cuda_seen seen = cuda_look(b, v);
+            from = cuda_seen_at(b, &seen);
+            memcpy(w.step[1], seen.stride, sizeof(seen.stride));
+        }
         int err = cuda_walk_copy(b, &w, cuda_at(whole->base, (size_t)whole->offset + offset), n->out->dtype, from, v->dtype);
         if (err < 0)
             return err;
