@@ -101,6 +101,7 @@ static const struct test_steps ops = {
 struct job {
     struct tachy_live_params p;
     int frames, period_us, workers, sink_us, work_us, fail_at, anew_every, batch;
+    bool in_turn;        // a frame is pushed when the one before has been pulled
     int (*value)(int i); // of the picture; NULL: as the one before
     // Found
     tachy_task *task;
@@ -108,12 +109,21 @@ struct job {
     tachy_stream *stream;
     struct live_stream *live;
     int64_t pushed, pulled, shed_at_sink;
+    atomic_int ended; // frames that have been pulled
     int end, push_end;
     struct tachy_live_stats stats;
     int64_t ids[6000], from[6000];
     int since[6000];
     uint64_t worst_ns;
 };
+
+// Frames that nobody waits for any more.
+static int64_t ended(struct job *j)
+{
+    struct tachy_live_stats s;
+    live_stream_read(j->live, &s);
+    return atomic_load(&j->ended) + tachy_live_shed(&s);
+}
 
 static void *pusher(void *arg)
 {
@@ -123,6 +133,8 @@ static void *pusher(void *arg)
         uint64_t due = start + (uint64_t)i * (uint64_t)j->period_us * 1000, t = tachy_now_ns();
         if (t < due)
             usleep((useconds_t)((due - t) / 1000));
+        while (j->in_turn && ended(j) < i)
+            usleep(100);
         tachy_frame *f;
         CHECK_INT(tachy_frame_new(&f, &(struct tachy_frame_params){.format = TACHY_PIX_GRAY8,
                                                                    .width = 32, .height = 18}),
@@ -163,6 +175,7 @@ static void pull_all(struct job *j)
             j->shed_at_sink++;
         }
         tachy_frame_unref(&f);
+        atomic_fetch_add(&j->ended, 1);
     }
 }
 
@@ -215,12 +228,13 @@ TEST(nothing_is_shed_where_there_is_time)
     struct job *j = job(base);
     j->p.mode = TACHY_RUN_LIVE;
     j->frames = 100;
-    j->period_us = 4000;
+    j->period_us = 0;
+    j->in_turn = true;
     run(j);
     CHECK_INT(j->end, TACHY_ERR_EOF);
     CHECK_INT(j->pushed, 100);
-    CHECK_INT(j->pulled, 100 - tachy_live_shed(&j->stats));
-    CHECK(j->pulled > 50); // a loaded machine may lose some
+    CHECK_INT(j->pulled, 100);
+    CHECK_INT(tachy_live_shed(&j->stats), 0);
 }
 
 TEST(live_counts_exactly)
@@ -342,18 +356,22 @@ static int alike(int i) { return 77; }
 // A reused result comes from a frame that came out or was shed later, never from one that was shed before inference.
 TEST(live_reuse_takes_real_results)
 {
-    struct job *j = job(base);
-    j->p = (struct tachy_live_params){
-        .mode = TACHY_RUN_LIVE, .max_latency_ms = 30, .frame_skip = true, .no_degrade = true};
-    j->work_us = 5000;
-    j->value = alike;
-    j->anew_every = 50;
-    run(j);
-    CHECK_INT(j->pushed, j->pulled + tachy_live_shed(&j->stats));
-    CHECK(j->pulled > 50); // a loaded machine may do little
-    CHECK(j->stats.similar > 20);
-    for (int64_t i = 0; i < j->pulled; i++)
-        CHECK(j->from[i] / 50 == j->ids[i] / 50);
+    int64_t pulled = 0, similar = 0;
+    for (int i = 0; i < 20 && (pulled <= 50 || similar <= 20); i++) { // a loaded machine does little in one run
+        struct job *j = job(base);
+        j->p = (struct tachy_live_params){
+            .mode = TACHY_RUN_LIVE, .max_latency_ms = 30, .frame_skip = true, .no_degrade = true};
+        j->work_us = 5000;
+        j->value = alike;
+        j->anew_every = 50;
+        run(j);
+        CHECK_INT(j->pushed, j->pulled + tachy_live_shed(&j->stats));
+        pulled += j->pulled;
+        similar += j->stats.similar;
+        for (int64_t k = 0; k < j->pulled; k++)
+            CHECK(j->from[k] / 50 == j->ids[k] / 50);
+    }
+    CHECK(pulled > 50 && similar > 20);
 }
 
 TEST(state_starts_anew_though_frames_are_shed)
