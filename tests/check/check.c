@@ -52,7 +52,7 @@ size_t check_first_set(const struct check *c)
 
 int check_times(const struct check *c, int n)
 {
-    int part = c->quick ? 10 : getenv("TACHY_SANITIZER") ? 6 : 1;
+    int part = c->quick ? 10 : getenv("TACHY_SANITIZER") ? 12 : 1;
     return (n + part - 1) / part;
 }
 

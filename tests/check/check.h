@@ -26,7 +26,7 @@ struct check_op {
     bool cuda;
 };
 
-// n of the cases that are drawn at random: a tenth with --quick, a sixth under a sanitizer (TACHY_SANITIZER is set).
+// n of the cases that are drawn at random: a tenth with --quick, a twelfth under a sanitizer (TACHY_SANITIZER is set).
 int check_times(const struct check *c, int n);
 uint64_t check_rand(struct check *c);             // 64 random bits
 int check_range(struct check *c, int lo, int hi); // lo..hi, both included
