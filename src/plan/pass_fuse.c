@@ -30,7 +30,7 @@ static bool can_end(const struct tachy_node *p, const struct tachy_node *n)
     return p && has_epilogue(p->op) && !p->attr.act.act && tachy_plan_act_ends(n->attr.act.act) && p->out->dtype == TACHY_F32;
 }
 
-// What several nodes compute side by side: each ends with the activation.
+// Moves activation `n` of a Concat into the nodes that compute its inputs, if each of them can end with it.
 static bool end_parts(const struct tachy_node *concat, const struct tachy_node *n)
 {
     for (int i = 0; i < concat->nb_in; i++)

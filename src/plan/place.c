@@ -156,7 +156,7 @@ static struct plan_ref sub_view(const struct placing *p, const struct plan_ref *
     return r;
 }
 
-// What only a Reshape of pixels with channels last reads, and makes `v` of; else `v`.
+// The input of the Reshape that made `v`, if it moves pixels with channels last and nothing else reads them; otherwise `v`.
 static const struct tachy_value *before_rows(const struct tachy_value *v)
 {
     const struct tachy_node *n = v->made_by;
@@ -295,7 +295,7 @@ static void touch(struct placing *p, const struct tachy_value *v, int at)
     struct slot *s = &p->slots[p->ref[v->id].base];
     if (s->first == INT_MAX)
         s->lane = p->lane;
-    else if (s->lane.region != p->lane.region || s->lane.lane != p->lane.lane)
+    else if (!plan_same_lane(&s->lane, &p->lane))
         s->lane = (struct plan_lane){0};
     s->first = TACHY_MIN(s->first, at);
     s->last = TACHY_MAX(s->last, at);
@@ -351,16 +351,18 @@ static int separate(struct placing *p, struct plan_places *out)
     return TACHY_OK;
 }
 
+// Units that a slot takes in the arena.
+static size_t aligned(const struct placing *p, const struct slot *s) { return TACHY_ALIGN(s->size, p->rules->own_types ? 256 : 16); }
+
 // Gives slots places from 0 on, in their order; *end: where the last one ends.
 static int lay_out(const struct placing *p, struct slot *const *slots, int n, size_t *end)
 {
     struct plan_spans spans;
-    const size_t align = p->rules->own_types ? 256 : 16;
     int err = plan_spans_open(&spans, p->nb_times);
     *end = 0;
     for (int i = 0; i < n && !err; i++) {
         struct slot *s = slots[i];
-        size_t size = TACHY_ALIGN(s->size, align), at = plan_spans_lowest(&spans, s->first, s->last, size);
+        size_t size = aligned(p, s), at = plan_spans_lowest(&spans, s->first, s->last, size);
         err = plan_spans_take(&spans, s->first, s->last, at, size);
         s->offset = (ptrdiff_t)at;
         *end = TACHY_MAX(*end, at + size);
@@ -384,7 +386,7 @@ static void settle_lifetime(const struct placing *p, struct slot *s)
     s->last = last->last;
 }
 
-// What a lane has for itself becomes one slot, which lasts as long as the region.
+// Puts the slots of one lane into a block, a slot that lasts as long as the region.
 static int make_block(struct placing *p, struct slot **slots, int n)
 {
     const struct moment *m = &p->moments[slots[0]->first];
@@ -403,7 +405,7 @@ static int colour(struct placing *p, struct plan_places *out)
     for (int i = 0; i < p->nb_slots && !err; i++)
         if (p->slots[i].base == BASE_ARENA) {
             settle_lifetime(p, &p->slots[i]);
-            out->values += TACHY_ALIGN(p->slots[i].size, p->rules->own_types ? 256 : 16);
+            out->values += aligned(p, &p->slots[i]);
             order[n++] = &p->slots[i];
         }
     if (n)
@@ -411,7 +413,7 @@ static int colour(struct placing *p, struct plan_places *out)
     while (outer < n && !order[outer]->lane.region)
         outer++;
     for (int from = outer, to; from < n && !err; from = to) {
-        for (to = from + 1; to < n && order[to]->lane.region == order[from]->lane.region && order[to]->lane.lane == order[from]->lane.lane;)
+        for (to = from + 1; to < n && plan_same_lane(&order[to]->lane, &order[from]->lane);)
             to++;
         err = make_block(p, order + from, to - from);
         order[outer++] = &p->slots[p->nb_slots - 1];

@@ -33,6 +33,7 @@ struct plan_beside {
 struct plan_lane {
     int region, lane; // region 0: none
 };
+static inline bool plan_same_lane(const struct plan_lane *a, const struct plan_lane *b) { return a->region == b->region && a->lane == b->lane; }
 // A back end's rules for places. {0} is valid.
 struct plan_place_rules {
     // Every value lies in memory in its own type: units are bytes. Otherwise every element is a float, which is the

@@ -189,7 +189,7 @@ TEST(odd_channels)
     tachy_graph_close(&g);
 }
 
-// The same numbers in each order that lanes may have; runs after the first one are captured.
+// Runs a plan with its lanes in several orders and compares the results. All runs but the first are captured.
 static void check_orders(void (*build)(void), int in, int out)
 {
     float *x = calloc((size_t)in, sizeof(*x)), *y = calloc((size_t)out, sizeof(*y)), *want = expected(build);

@@ -53,13 +53,9 @@ void cuda_keep_attention(struct cuda_build *b)
 {
     struct cuda_attention a;
     for (const struct tachy_node *n = b->g->first; n; n = n->next) {
-        int behind = 0;
         if (!cuda_attends(n, &a) || n != a.scores)
             continue;
-        for (const struct tachy_node *m = n; m != a.end; m = m->next)
-            behind++;
-        struct plan_beside *at = &b->beside[n->out->id];
-        at->behind = TACHY_MAX(at->behind, behind + cuda_product_joins(a.end)); // the Transpose that follows is written too
+        cuda_keep_until(b, n, a.end, cuda_product_joins(a.end)); // the Transpose that follows is written too
     }
 }
 

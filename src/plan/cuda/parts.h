@@ -329,6 +329,8 @@ struct cuda_attention {
     const struct tachy_node *scores, *shares, *end;
 };
 bool cuda_attends(const struct tachy_node *n, struct cuda_attention *a); // whether n is one of them
+// Keeps what `n` reads until the node `last` (NULL: itself) and `more` nodes after it.
+void cuda_keep_until(struct cuda_build *b, const struct tachy_node *n, const struct tachy_node *last, int more);
 void cuda_keep_attention(struct cuda_build *b); // keeps what they read until the end
 void cuda_keep_moved(struct cuda_build *b);     // keeps what a Transpose reads until the sum behind it, which may read it instead
 void cuda_keep_chains(struct cuda_build *b);    // keeps what functions read until the end of their chain, which one launch may compute

@@ -100,7 +100,7 @@ static void join_conv(struct cuda_build *b, const struct spread *s, cuda_address
     struct cuda_step *copy = &b->plan->steps[b->plan->nb_steps - 1], *conv = b->plan->nb_steps > 1 ? copy - 1 : NULL;
     const struct plan_lane *x = n ? &b->lanes[n->out->id] : NULL, *y = &b->lanes[s->turn->out->id];
     if (!n || !conv || conv->kind != CUDA_CONV || conv->a.conv.out.data != from || copy->kind != CUDA_POINTWISE || conv->padded ||
-        x->region != y->region || x->lane != y->lane || (b->plan->nb_steps > 2 && conv[-1].pairs))
+        !plan_same_lane(x, y) || (b->plan->nb_steps > 2 && conv[-1].pairs))
         return;
     conv->a.conv.spread = cuda_tensor(b, s->last->out);
     conv->a.conv.spread_apart = apart_of(n);

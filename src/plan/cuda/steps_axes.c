@@ -192,7 +192,7 @@ static void join_sum(struct cuda_build *b, const struct tachy_node *n)
     const struct plan_lane *lane = &b->lanes[n->out->id];
     const struct tachy_nn_pointwise *q = from ? &from->a.pointwise : NULL;
     struct tachy_nn_layer_norm l = s->a.layer_norm;
-    if (!q || from->kind != CUDA_POINTWISE || from->lane.region != lane->region || from->lane.lane != lane->lane || x->uses != 1 || !x->made_by ||
+    if (!q || from->kind != CUDA_POINTWISE || !plan_same_lane(&from->lane, lane) || x->uses != 1 || !x->made_by ||
         x->made_by->op != TACHY_OP_BINARY || q->nb_in != 2 || q->nb_steps != 1 || q->steps[0].kind != TACHY_NN_BINARY ||
         q->steps[0].what != TACHY_BINARY_ADD || q->steps[0].operand != 1 || q->out.data != l.in || q->out.dtype != l.dtype || q->shape[LAST] % l.n ||
         q->shape[LAST] * q->shape[LAST - 1] != l.rows * l.n)

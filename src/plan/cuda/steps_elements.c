@@ -259,6 +259,15 @@ static bool cut(struct tachy_nn_pointwise *c, const struct tachy_nn_pointwise *p
     return true;
 }
 
+void cuda_keep_until(struct cuda_build *b, const struct tachy_node *n, const struct tachy_node *last, int more)
+{
+    int behind = more;
+    for (const struct tachy_node *m = n; last && m != last; m = m->next)
+        behind++;
+    struct plan_beside *at = &b->beside[n->out->id];
+    at->behind = TACHY_MAX(at->behind, behind);
+}
+
 void cuda_keep_moved(struct cuda_build *b)
 {
     for (const struct tachy_node *n = b->g->first; n; n = n->next) {
@@ -267,11 +276,7 @@ void cuda_keep_moved(struct cuda_build *b)
             by = tachy_value_user(by->out);
         for (; by && (by->op == TACHY_OP_BINARY || (last && by->op == TACHY_OP_UNARY)); by = tachy_value_user(by->out))
             last = by;
-        int behind = 0;
-        for (const struct tachy_node *m = n; last && m != last; m = m->next)
-            behind++;
-        struct plan_beside *at = &b->beside[n->out->id];
-        at->behind = TACHY_MAX(at->behind, behind);
+        cuda_keep_until(b, n, last, 0);
     }
 }
 
@@ -296,11 +301,7 @@ void cuda_keep_chains(struct cuda_build *b)
         const struct tachy_node *last = is_link(n) ? n : NULL;
         for (const struct tachy_node *m = last; m; m = next_link(m))
             last = m;
-        int behind = 0;
-        for (const struct tachy_node *m = n; last && m != last; m = m->next)
-            behind++;
-        struct plan_beside *at = &b->beside[n->out->id];
-        at->behind = TACHY_MAX(at->behind, behind);
+        cuda_keep_until(b, n, last, 0);
     }
 }
 
@@ -311,7 +312,7 @@ static void absorb(struct cuda_build *b, const struct tachy_node *n, int i)
     const struct plan_lane *lane = &b->lanes[n->out->id];
     struct cuda_plan *plan = b->plan;
     struct cuda_step *s = plan->nb_steps > 1 ? &plan->steps[plan->nb_steps - 1] : NULL, *from = s ? s - 1 : NULL;
-    if (!s || s->kind != CUDA_POINTWISE || from->kind != CUDA_POINTWISE || from->lane.region != lane->region || from->lane.lane != lane->lane)
+    if (!s || s->kind != CUDA_POINTWISE || from->kind != CUDA_POINTWISE || !plan_same_lane(&from->lane, lane))
         return;
     struct tachy_nn_pointwise q = s->a.pointwise, c = from->a.pointwise;
     const struct tachy_nn_operand *o = &s->a.pointwise.in[i];
@@ -353,7 +354,7 @@ static struct tachy_nn_pointwise *chain_of(const struct cuda_build *b, const str
         tachy_value_user(v) != n || !tachy_is_float(v->dtype) || s->a.pointwise.out.data != cuda_tensor(b, v).data)
         return NULL;
     const struct plan_lane *one = &b->lanes[v->id], *two = &b->lanes[n->out->id];
-    return all_of(&s->a.pointwise) == tachy_value_elements(v) && one->region == two->region && one->lane == two->lane ? &s->a.pointwise : NULL;
+    return all_of(&s->a.pointwise) == tachy_value_elements(v) && plan_same_lane(one, two) ? &s->a.pointwise : NULL;
 }
 
 // A function of what a layer normalisation makes becomes its end.
@@ -367,7 +368,7 @@ static bool ends_norm(struct cuda_build *b, const struct tachy_node *n)
     if (!s || s->kind != CUDA_LAYER_NORM || n->op != TACHY_OP_UNARY || cuda_input(n, 1) || !tachy_plan_act_ends(n->attr.act.act) ||
         n->attr.act.act == TACHY_PLAN_PRELU || s->a.layer_norm.act.kind != TACHY_ACT_NONE || v->data || y->dtype != s->a.layer_norm.dtype ||
         v->nhwc != y->nhwc || from->v.pixel != to->v.pixel || from->v.row != to->v.row || from->v.image != to->v.image ||
-        s->lane.region != lane->region || s->lane.lane != lane->lane || cuda_tensor(b, v).data != s->a.layer_norm.out)
+        !plan_same_lane(&s->lane, lane) || cuda_tensor(b, v).data != s->a.layer_norm.out)
         return false;
     while (v->uses == 1 && v->made_by && (v->made_by->op == TACHY_OP_TRANSPOSE || v->made_by->op == TACHY_OP_RESHAPE))
         v = v->made_by->in[0];
@@ -418,12 +419,12 @@ static bool extends(struct cuda_build *b, const struct tachy_node *n)
 {
     const struct tachy_value *y = n->out, *other = NULL;
     struct tachy_nn_pointwise *p = NULL;
-    const bool binary = n->op == TACHY_OP_BINARY && n->attr.binary <= TACHY_PLAN_POW && n->nb_in == 2;
+    const bool link = is_link(n), binary = n->op == TACHY_OP_BINARY;
     const bool either = n->attr.binary == TACHY_PLAN_ADD || n->attr.binary == TACHY_PLAN_MUL; // operand may come first
     int of = 0;
-    if (n->op == TACHY_OP_UNARY && !cuda_input(n, 1))
+    if (link && !binary)
         p = chain_of(b, n, n->in[0]);
-    for (int i = 0; i < 1 + either && binary && !p; i++)
+    for (int i = 0; i < 1 + either && link && binary && !p; i++)
         if (n->in[0] != n->in[1] && (p = chain_of(b, n, n->in[i])))
             of = i, other = n->in[1 - i];
     if (!p || p->nb_in != b->nb_chain || p->nb_in + (other != NULL) > TACHY_NN_OPERANDS || p->nb_steps + 2 > TACHY_NN_CHAIN ||
