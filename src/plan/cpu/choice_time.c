@@ -304,23 +304,31 @@ static uint64_t sum_of(const struct choice *c, int group, const uint64_t *least)
     return sum;
 }
 
-// Returns groups whose choice does not win again to their default. Sets a run's time to the sum of its steps' minimum
-// times, because on a busy machine no long run is undisturbed.
-static void confirm(struct timing *t, struct plan_choice *about, const uint64_t *defaults, const uint64_t *chosen)
+// Sum of the steps' minimum times, because on a busy machine no long run is undisturbed.
+static double run_ms(const struct tachy_cpu_plan *p, const uint64_t *least)
+{
+    uint64_t total = 0;
+    for (int i = 0; i < p->nb_steps; i++)
+        total += least[i];
+    return (double)total / 1e6;
+}
+
+// Returns groups whose choice does not win again to their default. The run's time has the chosen times of their steps,
+// each once: two joined convolutions share a step. Overwrites defaults[].
+static void confirm(struct timing *t, struct plan_choice *about, uint64_t *defaults, const uint64_t *chosen)
 {
     struct choice *c = t->c;
-    uint64_t total = 0;
-    int64_t gain = 0;
-    for (int i = 0; i < c->b->plan->nb_steps; i++)
-        total += defaults[i];
-    for (int g = 0; g < c->nb_groups; g++) {
-        uint64_t before = sum_of(c, g, defaults), now = sum_of(c, g, chosen);
-        if ((double)now > 0.995 * (double)before)
+    struct tachy_cpu_plan *p = c->b->plan;
+    about->default_run_ms = run_ms(p, defaults);
+    for (int g = 0; g < c->nb_groups; g++)
+        if ((double)sum_of(c, g, chosen) > 0.995 * (double)sum_of(c, g, defaults))
             c->groups[g].chosen = 0;
-        gain += c->groups[g].chosen ? (int64_t)(before - now) : 0;
+    for (int k = 0; k < c->b->nb_kernels; k++) {
+        ptrdiff_t i = choice_timed_step(c, k) - p->steps;
+        if (c->groups[c->members[k].group].chosen)
+            defaults[i] = chosen[i];
     }
-    about->run_ms = (double)((int64_t)total - gain) / 1e6;
-    about->default_run_ms = (double)total / 1e6;
+    about->run_ms = run_ms(p, defaults);
 }
 
 // The choices together against the defaults, in turn.
