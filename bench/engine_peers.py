@@ -25,6 +25,7 @@ class OnnxRuntime:
         import onnxruntime as ort
         o = ort.SessionOptions()
         o.intra_op_num_threads, o.inter_op_num_threads = threads, 1
+        o.add_free_dimension_override_by_name("batch", 1)
         o.add_session_config_entry("session.intra_op.allow_spinning", "0")
         o.log_severity_level = 3
         return o
