@@ -471,6 +471,26 @@ static void record(const struct claims *c)
         provider_record(c->o->context, nodes, (int)c->nb);
 }
 
+// Warns a program that would run without us and not know why: a plan has fixed shapes. Programs that use the function table ask
+// for the reason of each node.
+static void warn_of_free(const struct claims *c, const OrtGraph *graph, const struct tachy_log *log)
+{
+    struct reader r = {.api = c->p->api};
+    const char *input, *dimension;
+    size_t left = 0;
+    for (size_t i = 0; i < c->nb; i++)
+        left += c->plan[i] < 0;
+    if (c->o->context || 2 * left <= c->nb || !reader_free_dimension(&r, graph, &input, &dimension))
+        return;
+    if (*dimension)
+        tachy_msg(log, TACHY_LOG_WARN, "provider: %zu of %zu nodes are left to ONNX Runtime: dimension `%s` of input `%s` is free; "
+                  "fix it by add_free_dimension_override_by_name(\"%s\", N) of the session's options", left, c->nb,
+                  dimension, input, dimension);
+    else
+        tachy_msg(log, TACHY_LOG_WARN, "provider: %zu of %zu nodes are left to ONNX Runtime: input `%s` has a dimension without "
+                  "size and name; write its size into the model", left, c->nb, input);
+}
+
 // A graph inside of a node of another one.
 static bool is_nested(const struct provider *p, const OrtGraph *graph)
 {
@@ -511,8 +531,10 @@ OrtStatus *provider_claim(const struct provider *p, const struct provider_option
     *whole = !s && all;
     for (size_t i = 0; i < c.nb && *whole; i++)
         *whole = c.plan[i] == 0;
-    if (!s && !nested)
+    if (!s && !nested) {
         record(&c);
+        warn_of_free(&c, graph, log);
+    }
     free(c.nodes);
     free(c.ours);
     free(c.heavy);

@@ -39,15 +39,22 @@ static enum tachy_dtype type_of(ONNXTensorElementDataType t)
     }
 }
 
-static bool shape_of(const struct reader *r, const OrtValueInfo *info, struct tachy_value *v)
+// NULL: not a tensor.
+static const OrtTensorTypeAndShapeInfo *tensor_of(const struct reader *r, const OrtValueInfo *info)
 {
     const OrtTypeInfo *type = NULL;
     const OrtTensorTypeAndShapeInfo *t = NULL;
+    bool ok = reader_ok(r, r->api->GetValueInfoTypeInfo(info, &type)) && type &&
+              reader_ok(r, r->api->CastTypeInfoToTensorInfo(type, &t));
+    return ok ? t : NULL;
+}
+
+static bool shape_of(const struct reader *r, const OrtValueInfo *info, struct tachy_value *v)
+{
+    const OrtTensorTypeAndShapeInfo *t = tensor_of(r, info);
     ONNXTensorElementDataType e;
     size_t rank;
-    if (!reader_ok(r, r->api->GetValueInfoTypeInfo(info, &type)) || !type ||
-        !reader_ok(r, r->api->CastTypeInfoToTensorInfo(type, &t)) || !t ||
-        !reader_ok(r, r->api->GetTensorElementType(t, &e)) ||
+    if (!t || !reader_ok(r, r->api->GetTensorElementType(t, &e)) ||
         !reader_ok(r, r->api->GetDimensionsCount(t, &rank)) || rank > TACHY_MAX_RANK ||
         !reader_ok(r, r->api->GetDimensions(t, v->shape, rank)))
         return false;
@@ -94,6 +101,31 @@ struct tachy_value *reader_value(struct reader *r, const OrtValueInfo *info)
         return NULL;
     struct tachy_value *v = tachy_graph_constant(r->g, name, like.dtype, like.rank, like.shape, like.data);
     return v && tachy_index_add(&r->names, hash, v->id) == TACHY_OK ? v : NULL;
+}
+
+bool reader_free_dimension(const struct reader *r, const OrtGraph *graph, const char **input, const char **dimension)
+{
+    const OrtValueInfo *in[READER_INPUTS];
+    const char *names[TACHY_MAX_RANK];
+    int64_t shape[TACHY_MAX_RANK];
+    size_t nb, rank;
+    if (!reader_ok(r, r->api->Graph_GetNumInputs(graph, &nb)) || nb > READER_INPUTS ||
+        !reader_ok(r, r->api->Graph_GetInputs(graph, in, nb)))
+        return false;
+    for (size_t i = 0; i < nb; i++) {
+        const OrtTensorTypeAndShapeInfo *t = tensor_of(r, in[i]);
+        if (!t || !reader_ok(r, r->api->GetDimensionsCount(t, &rank)) || rank > TACHY_MAX_RANK ||
+            !reader_ok(r, r->api->GetDimensions(t, shape, rank)) ||
+            !reader_ok(r, r->api->GetSymbolicDimensions(t, names, rank)) ||
+            !reader_ok(r, r->api->GetValueInfoName(in[i], input)))
+            continue;
+        for (size_t d = 0; d < rank; d++)
+            if (shape[d] < 0) {
+                *dimension = names[d];
+                return true;
+            }
+    }
+    return false;
 }
 
 static const OrtOpAttr *attribute(const struct reader_node *n, const char *name, OrtOpAttrType type)

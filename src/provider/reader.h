@@ -39,6 +39,10 @@ bool reader_ok(const struct reader *r, OrtStatus *s);
 // of fixed shape and a type of ours (or out of memory).
 struct tachy_value *reader_value(struct reader *r, const OrtValueInfo *info);
 
+// The first of the graph's inputs that has a free dimension: its name and the dimension's, "" if that has none. False: all
+// are fixed.
+bool reader_free_dimension(const struct reader *r, const OrtGraph *graph, const char **input, const char **dimension);
+
 // Adds what the node computes to the graph, whole or not at all. NULL, or why it cannot be: a
 // static sentence fragment. The back end's word counts too.
 const char *reader_add(struct reader *r, const OrtNode *node);
