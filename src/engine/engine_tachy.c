@@ -67,8 +67,7 @@ static void add_number(struct tachy_ort_options *o, struct own *own, const char 
 static void add_own(struct tachy_ort_options *o, const tachy_engine *e, struct own *own)
 {
     add_number(o, own, "build_effort", e->params.build_effort);
-    if (e->params.threads > 1)
-        add_number(o, own, "threads", e->params.threads);
+    add_number(o, own, "threads", e->params.threads);
     add(o, own, "device", e->on_gpu ? "cuda" : "cpu"); // else the session's device decides
     if (!e->on_gpu)
         return;

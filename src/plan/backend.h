@@ -33,7 +33,7 @@ struct tachy_plan_params { // {0} is valid
     const char *choice;
     bool trial; // nobody will run the plan: no weights are packed, no device is touched
     // CPU:
-    int threads; // inside of one run, the caller's among them; 0: 1
+    int threads; // inside of one run, the caller's among them; 0: 1. See run()
     int direct;  // 1: no convolution by Winograd's tiles, which gives other bits; `choice` must be of such a plan
     int apart;   // 1: each convolution is a separate step; the same bits
     // enum tachy_guard (base/guard.h): every value, input and output of a run, and each step's scratch, lies next to
@@ -78,6 +78,13 @@ struct tachy_plan_step {
     struct tachy_layer_cost cost; // zeros: the back end does not tell, or nothing is computed
 };
 
+// Threads of the caller's that may help with a run.
+struct tachy_plan_helpers {
+    // Calls piece(arg, i) once for each i < n, on the calling thread and any others, and returns when all have ended.
+    void (*share)(void *user, void (*piece)(void *arg, size_t i), void *arg, size_t n);
+    void *user;
+};
+
 struct plan_backend;
 struct tachy_plan { // the first member of each back end's own
     const struct plan_backend *backend;
@@ -104,11 +111,13 @@ struct plan_backend {
     // The kernel for each shape, one per line, for tachy_plan_params. The plan's memory.
     const char *(*choice)(const struct tachy_plan *p);
     void (*step)(const struct tachy_plan *p, int i, struct tachy_plan_step *step);
-    // Runs once and waits for the result. `in` and `out` lie in host memory, dense in ONNX's order, in
+    // Runs once and waits for the result. On a CPU, `helpers` do steps in params.threads pieces at most; NULL: the plan has
+    // threads of its own for that. The bits are the same. `in` and `out` lie in host memory, dense in ONNX's order, in
     // the order of the graph's inputs and outputs, aligned to their type, and do not overlap. end[i]
     // becomes the time at which step i ended (tachy_now_ns()), for info.steps steps; NULL: not wanted.
     // TACHY_ERR_NOMEM: no memory for a workspace; TACHY_ERR_EXTERNAL: the device failed.
-    int (*run)(struct tachy_plan *p, const void *const in[], void *const out[], uint64_t *end);
+    int (*run)(struct tachy_plan *p, const void *const in[], void *const out[], const struct tachy_plan_helpers *helpers,
+               uint64_t *end);
     // As run(), with tensors on the device: queues on `stream` (a CUstream of the device's primary context; NULL: its
     // default stream) and does not wait. NULL: a back end without its own memory.
     int (*queue)(struct tachy_plan *p, const void *const in[], void *const out[], void *stream);

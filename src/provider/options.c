@@ -1,4 +1,5 @@
 #include "base/base.h"
+#include "base/cpu.h"
 #include "provider/provider.h"
 
 #include <ctype.h>
@@ -19,13 +20,15 @@ struct option {
 static const char *const devices[] = {"cpu", "cuda", NULL};
 static const struct plan_backend *const backends[] = {&tachy_plan_cpu, &tachy_plan_cuda};
 
+enum { MOST_THREADS = 256 };
+
 static const struct option known[] = {
     {"device", offsetof(struct provider_options, device), .words = devices},
     {"gpu_id", offsetof(struct provider_options, plan.gpu), .lo = 0, .hi = TACHY_MAX_GPUS - 1},
     {"precision", offsetof(struct provider_options, plan.precision), .words = tachy_plan_precisions},
     {"memory_limit", offsetof(struct provider_options, plan.memory_limit), .lo = 0, .hi = 1 << 24},
     {"deterministic", offsetof(struct provider_options, deterministic), .lo = 0, .hi = 1},
-    {"threads", offsetof(struct provider_options, plan.threads), .lo = 1, .hi = 256},
+    {"threads", offsetof(struct provider_options, plan.threads), .lo = 0, .hi = MOST_THREADS},
     {"build_effort", offsetof(struct provider_options, plan.effort), .lo = 0, .hi = 3},
     {"claim_qdq", offsetof(struct provider_options, claim_qdq), .lo = 0, .hi = 1},
     {"direct", offsetof(struct provider_options, plan.direct), .lo = 0, .hi = 1},
@@ -76,6 +79,9 @@ static OrtStatus *settle(const struct provider *p, struct provider_options *o)
     if (o->plan.memory_limit && !o->backend->queue)
         return fail(p, "tachy: %s needs device=%s", "memory_limit, of a GPU's memory,", "cuda");
     o->plan.deterministic = o->deterministic;
+    o->shares = !o->plan.threads;
+    if (o->shares)
+        o->plan.threads = TACHY_MIN(tachy_cpu_count(), MOST_THREADS);
     return NULL;
 }
 
@@ -115,7 +121,7 @@ OrtStatus *provider_read_options(struct provider_options *o, const struct provid
     OrtKeyValuePairs *entries = NULL;
     const char *const *keys = NULL, *const *values = NULL;
     size_t nb = 0;
-    *o = (struct provider_options){.on_gpu = on_gpu, .device = on_gpu, .plan = {.threads = 1, .effort = 2}};
+    *o = (struct provider_options){.on_gpu = on_gpu, .device = on_gpu, .plan = {.effort = 2}};
     size_t length = (size_t)snprintf(prefix, sizeof(prefix), "ep.%.50s.", name);
     for (char *c = prefix; *c; c++)
         *c = (char)tolower((unsigned char)*c);

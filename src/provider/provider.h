@@ -19,6 +19,7 @@ struct provider_options {
     struct tachy_plan_params plan;
     int device; // number of `backend`
     bool on_gpu; // tensors come and go in a GPU's memory
+    bool shares; // a run on the CPU uses the session's own threads, not a plan's
     int deterministic; // 1: plans of a GPU choose no kernel by time
     int claim_qdq; // 1: also layers that ONNX Runtime has int8 arithmetic for
     char store[1024]; // folder of the engine store; "": the user's; "0": none
@@ -38,7 +39,7 @@ struct provider_plan {
     int nb_in, nb_out;
     int index[READER_INPUTS]; // of the kernel's inputs
     struct provider_tensor in[READER_INPUTS], out[READER_OUTPUTS];
-    bool on_gpu; // as in provider_options
+    bool on_gpu, shares; // as in provider_options
     bool whole_numbers; // go in or out: such a plan is not for the function table
 };
 

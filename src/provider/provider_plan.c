@@ -210,7 +210,7 @@ int provider_plan_open(struct provider_plan **out, const struct provider *p,
     if (plan)
         atomic_init(&plan->owners, 1);
     if (plan)
-        plan->on_gpu = options->on_gpu;
+        plan->on_gpu = options->on_gpu, plan->shares = options->shares;
     if (err == TACHY_OK)
         err = read_nodes(&r, p, graph);
     if (err == TACHY_OK)
@@ -265,6 +265,23 @@ static OrtStatus *check_input(const struct provider *p, const struct provider_te
                                                       "run it with provider cpu, or mend the model's shapes");
 }
 
+// A session's run, whose threads help with ours.
+struct session_run {
+    const OrtApi *api;
+    OrtKernelContext *k;
+    OrtStatus *failed;
+};
+
+static void share(void *user, void (*piece)(void *arg, size_t i), void *arg, size_t n)
+{
+    struct session_run *r = user;
+    OrtStatus *s = r->api->KernelContext_ParallelFor(r->k, piece, n, n, arg);
+    if (s && r->failed)
+        r->api->ReleaseStatus(s);
+    else if (s)
+        r->failed = s;
+}
+
 static OrtStatus *run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k, const void *const *in,
                       void *const *out)
 {
@@ -274,7 +291,12 @@ static OrtStatus *run(const struct provider *p, struct provider_plan *plan, OrtK
     OrtStatus *s = plan->on_gpu ? p->api->KernelContext_GetGPUComputeStream(k, &stream) : NULL;
     if (s)
         return s;
-    int err = plan->on_gpu ? b->queue(plan->plan, in, out, stream) : b->run(plan->plan, in, out, NULL);
+    struct session_run session = {p->api, k, NULL};
+    const struct tachy_plan_helpers helpers = {share, &session};
+    int err = plan->on_gpu ? b->queue(plan->plan, in, out, stream)
+                           : b->run(plan->plan, in, out, plan->shares ? &helpers : NULL, NULL);
+    if (session.failed)
+        return session.failed;
     if (err == TACHY_ERR_NOMEM)
         return p->api->CreateStatus(ORT_FAIL, "tachy: no memory for a run");
     if (err < 0 && b->why)

@@ -43,7 +43,7 @@ static void output(const struct tachy_ep_plan *p, int i, struct tachy_ep_tensor 
 static int run_timed(struct tachy_ep_plan *plan, const float *const in[], float *const out[], uint64_t *end)
 {
     struct tachy_plan *p = ((struct provider_plan *)plan)->plan;
-    return p->backend->run(p, (const void *const *)in, (void *const *)out, end);
+    return p->backend->run(p, (const void *const *)in, (void *const *)out, NULL, end);
 }
 
 static int run(struct tachy_ep_plan *p, const float *const in[], float *const out[])

@@ -78,7 +78,7 @@ static inline float *on_gpu(void (*build)(void), enum tachy_plan_precision preci
         x[i] = 3 * noise();
     struct tachy_plan *p = opened(&params);
     for (int i = 0; i < 3 && p; i++)
-        CHECK_INT(tachy_plan_cuda.run(p, (const void *const[]){x}, (void *const[]){y}, NULL), TACHY_OK);
+        CHECK_INT(tachy_plan_cuda.run(p, (const void *const[]){x}, (void *const[]){y}, NULL, NULL), TACHY_OK);
     tachy_plan_close(&p);
     tachy_graph_close(&g);
     free(x);

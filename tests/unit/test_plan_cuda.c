@@ -200,7 +200,7 @@ static void check_orders(void (*build)(void), int in, int out)
         x[i] = 3 * noise();
     for (int i = 0; i < 4; i++) {
         memset(y, 0, sizeof(*y) * (size_t)out);
-        CHECK_INT(tachy_plan_cuda.run(p, (const void *const[]){x}, (void *const[]){y}, NULL), TACHY_OK);
+        CHECK_INT(tachy_plan_cuda.run(p, (const void *const[]){x}, (void *const[]){y}, NULL, NULL), TACHY_OK);
         CHECK(off(y, want, out) < 3e-3);
         CHECK(turn_lanes((struct cuda_plan *)p, i % 2) > 0);
     }
@@ -316,7 +316,7 @@ static void check_pairs(void (*build)(void), int pairs, int alone)
     for (int i = 0; i < IN; i++)
         x[i] = 3 * noise();
     host_pairs = host_alone = 0;
-    CHECK_INT(tachy_plan_cuda.run(p, (const void *const[]){x}, (void *const[]){y}, NULL), TACHY_OK);
+    CHECK_INT(tachy_plan_cuda.run(p, (const void *const[]){x}, (void *const[]){y}, NULL, NULL), TACHY_OK);
     CHECK_INT(host_pairs, pairs);
     CHECK_INT(host_alone, alone);
     CHECK(off(y, want, OUT) < 5e-3);
@@ -565,7 +565,7 @@ TEST(some_nodes_single)
         for (int64_t k = 0; k < nb_in; k++)
             x[k] = 3 * noise();
         if (p)
-            CHECK_INT(tachy_plan_cuda.run(p, (const void *const[]){x}, (void *const[]){y}, NULL), TACHY_OK);
+            CHECK_INT(tachy_plan_cuda.run(p, (const void *const[]){x}, (void *const[]){y}, NULL, NULL), TACHY_OK);
         CHECK(off(y, want, nb_out) < 3e-3);
         tachy_plan_close(&p);
         tachy_graph_close(&g);
@@ -732,7 +732,7 @@ static void *run_often(void *plan)
 {
     float *in = calloc(PIXELS, sizeof(*in)), *out = calloc(PIXELS, sizeof(*out));
     for (int k = 0; k < 3; k++)
-        CHECK_INT(tachy_plan_cuda.run(plan, (const void *const[]){in}, (void *const[]){out}, NULL), TACHY_OK);
+        CHECK_INT(tachy_plan_cuda.run(plan, (const void *const[]){in}, (void *const[]){out}, NULL, NULL), TACHY_OK);
     free(in);
     free(out);
     return NULL;

@@ -418,7 +418,7 @@ TEST(pixels_written_by_a_convolution)
             }
         host_spreads = host_aparts = 0;
         CHECK_INT(steps_of(p, CUDA_INTERPOLATE), 0);
-        CHECK_INT(tachy_plan_cuda.run(p, (const void *const[]){x}, (void *const[]){y}, NULL), TACHY_OK);
+        CHECK_INT(tachy_plan_cuda.run(p, (const void *const[]){x}, (void *const[]){y}, NULL, NULL), TACHY_OK);
         CHECK_INT(host_spreads, 3 * together);
         CHECK_INT(host_aparts, together);
         CHECK(off(y, want, OUT) < 3e-3);

@@ -49,7 +49,7 @@ static float **run_cuda(const struct tachy_graph *g, float **in, const struct ta
         memset(out[i], 0xff, size);
     }
     for (int i = 0; i < 2; i++) // the arena holds the first run's numbers in the second
-        if ((err = tachy_plan_cuda.run(p, (const void *const *)in, (void *const *)out, NULL)) < 0)
+        if ((err = tachy_plan_cuda.run(p, (const void *const *)in, (void *const *)out, NULL, NULL)) < 0)
             stop(g, "not run", -1, err, 0);
     tachy_plan_close(&p);
     return out;

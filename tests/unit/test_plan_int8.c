@@ -99,7 +99,7 @@ static float *run_by(const struct plan_backend *b, const struct tachy_plan_param
     CHECK_INT(tachy_graph_copy(&copy, g, false), TACHY_OK);
     CHECK_INT(tachy_plan_run_passes(copy, b->passes(params), NULL), TACHY_OK);
     CHECK_INT(b->open(&p, copy, params), TACHY_OK);
-    CHECK_INT(b->run(p, (const void *const[]){x}, (void *const[]){y}, NULL), TACHY_OK);
+    CHECK_INT(b->run(p, (const void *const[]){x}, (void *const[]){y}, NULL, NULL), TACHY_OK);
     tachy_plan_close(&p);
     tachy_graph_close(&copy);
     return y;

@@ -366,7 +366,7 @@ static void on_gpu(struct tachy_value *(*build)(void), bool last, const float *i
         CHECK_INT(tachy_plan_run_passes(g, tachy_plan_cuda.passes(&params), NULL), TACHY_OK);
         CHECK_INT(tachy_plan_cuda.open(&p, g, &params), TACHY_OK);
         for (int i = 0; i < 2 && p; i++) // the second run finds the first one's arena
-            CHECK_INT(tachy_plan_cuda.run(p, (const void *const[]){in}, (void *const[]){got}, NULL), TACHY_OK);
+            CHECK_INT(tachy_plan_cuda.run(p, (const void *const[]){in}, (void *const[]){got}, NULL, NULL), TACHY_OK);
         CHECK(half || error_of(g->out[0], got, want) <= (g->out[0]->dtype == TACHY_F32 ? limit : 0));
         tachy_plan_close(&p);
         free(got);

@@ -3,9 +3,10 @@
 #include "base/base.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
-// One run on several threads: the bits of one thread, whichever steps are split and however rows
-// divide, also with several callers at once.
+// One run on several threads, the plan's own or a caller's helpers: the bits of one thread, whichever steps are split
+// and however rows divide, also with several callers at once.
 
 enum { SIZE = 31, CHANNELS = 40 };
 
@@ -58,12 +59,14 @@ static struct tachy_cpu_plan *open_plan(int threads)
     return p;
 }
 
-static bool run(struct tachy_cpu_plan *p, float *y)
+static bool run_by(struct tachy_cpu_plan *p, float *y, const struct tachy_plan_helpers *helpers)
 {
     const float *in = x;
     memset(y, 0xee, sizeof(want));
-    return tachy_cpu_plan_run(p, &in, (float *const[]){y, y + OUT0}) == TACHY_OK;
+    return tachy_cpu_plan_run_by(p, &in, (float *const[]){y, y + OUT0}, helpers, NULL) == TACHY_OK;
 }
+
+static bool run(struct tachy_cpu_plan *p, float *y) { return run_by(p, y, NULL); }
 
 static void make_reference(void)
 {
@@ -86,6 +89,83 @@ TEST(same_bits)
         }
         tachy_cpu_plan_close(&p);
     }
+}
+
+enum { HELPERS = 5 };
+
+// Threads that share the pieces of a step.
+struct pool {
+    int threads; // the caller's among them
+    size_t first, last, most; // pieces of the first and the last step, and of the step with the most
+    int steps;                // that were shared
+    void (*piece)(void *arg, size_t i);
+    void *arg;
+    size_t n;
+    atomic_size_t next;
+};
+
+static void *take_pieces(void *arg)
+{
+    struct pool *pool = arg;
+    for (size_t i; (i = atomic_fetch_add(&pool->next, 1)) < pool->n;)
+        pool->piece(pool->arg, i);
+    return NULL;
+}
+
+static void share(void *user, void (*piece)(void *arg, size_t i), void *arg, size_t n)
+{
+    struct pool *pool = user;
+    pthread_t thread[HELPERS];
+    pool->piece = piece, pool->arg = arg, pool->n = n;
+    atomic_store(&pool->next, 0);
+    for (int i = 1; i < pool->threads; i++)
+        CHECK_INT(pthread_create(&thread[i], NULL, take_pieces, pool), 0);
+    take_pieces(pool);
+    for (int i = 1; i < pool->threads; i++)
+        pthread_join(thread[i], NULL);
+    pool->first = pool->first ? pool->first : n;
+    pool->last = n, pool->steps++;
+    pool->most = TACHY_MAX(pool->most, n);
+}
+
+// Steps have as many pieces as the plan has threads, or fewer if the helpers are fewer.
+TEST(helpers_of_the_caller)
+{
+    static float y[OUT0 + OUT1];
+    make_reference();
+    for (int threads = 1; threads <= HELPERS; threads += 2) {
+        struct tachy_cpu_plan *p = open_plan(HELPERS);
+        struct pool pool = {.threads = threads};
+        for (int i = 0; i < 3; i++) {
+            CHECK(run_by(p, y, &(struct tachy_plan_helpers){share, &pool}));
+            CHECK(!memcmp(y, want, sizeof(want)));
+        }
+        CHECK_INT(pool.first, HELPERS);
+        CHECK_INT(pool.most, HELPERS);
+        CHECK(pool.last >= 2 && (threads > 1 || pool.last == 2));
+        CHECK(run(p, y) && !memcmp(y, want, sizeof(want))); // by threads of its own
+        tachy_cpu_plan_close(&p);
+    }
+}
+
+// If nobody helps, steps stay whole after a while, and some are shared later to see.
+TEST(no_helpers)
+{
+    static float y[OUT0 + OUT1];
+    make_reference();
+    struct tachy_cpu_plan *p = open_plan(HELPERS);
+    struct pool pool = {.threads = 1};
+    const struct tachy_plan_helpers helpers = {share, &pool};
+    CHECK(run_by(p, y, &helpers));
+    int split = pool.steps, runs = 1;
+    CHECK(split > 0 && split < 512);
+    for (; (runs + 1) * split <= 8192; runs++) {
+        CHECK(run_by(p, y, &helpers) && !memcmp(y, want, sizeof(want)));
+        CHECK_INT(pool.steps, TACHY_MIN((runs + 1) * split, 512));
+    }
+    CHECK(run_by(p, y, &helpers));
+    CHECK(pool.steps > 512);
+    tachy_cpu_plan_close(&p);
 }
 
 struct caller {
@@ -119,4 +199,4 @@ TEST(several_callers)
     tachy_cpu_plan_close(&p);
 }
 
-TEST_MAIN(TEST_CASE(same_bits), TEST_CASE(several_callers))
+TEST_MAIN(TEST_CASE(same_bits), TEST_CASE(helpers_of_the_caller), TEST_CASE(no_helpers), TEST_CASE(several_callers))

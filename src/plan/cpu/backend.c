@@ -47,9 +47,10 @@ static void step(const struct tachy_plan *p, int i, struct tachy_plan_step *to)
     tachy_cpu_plan_step(const_of(p), i, to);
 }
 
-static int run(struct tachy_plan *p, const void *const in[], void *const out[], uint64_t *end)
+static int run(struct tachy_plan *p, const void *const in[], void *const out[], const struct tachy_plan_helpers *helpers,
+               uint64_t *end)
 {
-    return tachy_cpu_plan_run_timed(of(p), (const float *const *)in, (float *const *)out, end);
+    return tachy_cpu_plan_run_by(of(p), (const float *const *)in, (float *const *)out, helpers, end);
 }
 
 const struct plan_backend tachy_plan_cpu = {

@@ -30,14 +30,14 @@ const char *tachy_cpu_plan_choice(const struct tachy_cpu_plan *p);
 // sets and version of this library. `key` as tachy_store_key() has it. TACHY_ERR_NOMEM.
 int tachy_cpu_plan_key(const struct tachy_graph *g, char *key);
 
-// Runs once on the calling thread. `in` and `out` are dense in ONNX's order, in the order of the
+// Runs once. `in` and `out` are dense in ONNX's order, in the order of the
 // graph's inputs and outputs, aligned to a float, and do not overlap; what is of another type than
 // float32 in the graph lies there in that type, aligned to it. TACHY_ERR_NOMEM: no memory
 // for a workspace; nothing else can fail.
 int tachy_cpu_plan_run(struct tachy_cpu_plan *p, const float *const in[], float *const out[]);
-// As tachy_cpu_plan_run(); end[i] receives the time at which step i ended (tachy_now_ns()), for info.steps steps.
-int tachy_cpu_plan_run_timed(struct tachy_cpu_plan *p, const float *const in[], float *const out[],
-                             uint64_t *end);
+// As tachy_cpu_plan_run(), with `helpers` and `end` as in struct plan_backend.
+int tachy_cpu_plan_run_by(struct tachy_cpu_plan *p, const float *const in[], float *const out[],
+                          const struct tachy_plan_helpers *helpers, uint64_t *end);
 
 // Describes step `i`.
 void tachy_cpu_plan_step(const struct tachy_cpu_plan *p, int i, struct tachy_plan_step *step);

@@ -146,7 +146,9 @@ struct plan_run {
 // The memory of one run; with several threads each has its own scratch and bases.
 struct plan_workspace {
     struct plan_workspace *next;
-    struct tachy_team *team; // NULL: only the caller
+    struct tachy_team *team; // the plan's threads; NULL: there was no run that needed them
+    int pieces;              // that helpers get of a step
+    unsigned unhelped;       // steps in a row that the caller did alone
     float *arena, *scratch;
     float **guarded; // of a plan with a guard, in place of these two: tensors, then each thread's scratch
     int nb_guarded;

@@ -141,7 +141,7 @@ static int measure(struct mixed *m, const bool *single, double error[INPUTS], do
     *worst = 0;
     for (int k = 0; k < INPUTS && err == TACHY_OK; k++) {
         error[k] = 0;
-        err = cuda_run(p, (const void *const *)m->in[k], m->got, NULL);
+        err = cuda_run(p, (const void *const *)m->in[k], m->got, NULL, NULL);
         for (int i = 0; i < m->g->nb_out && err == TACHY_OK; i++)
             error[k] = fmax(error[k], difference(m->g->out[i], m->got[i], m->want[k][i]));
         *worst = fmax(*worst, error[k]);
@@ -157,7 +157,7 @@ static int run_single(struct mixed *m)
     struct tachy_plan_params params = quick(m);
     int err = open_with(m, &params, NULL, false, &p);
     for (int k = 0; k < INPUTS && err == TACHY_OK; k++)
-        err = cuda_run(p, (const void *const *)m->in[k], m->want[k], NULL);
+        err = cuda_run(p, (const void *const *)m->in[k], m->want[k], NULL, NULL);
     tachy_plan_close(&p);
     return err;
 }

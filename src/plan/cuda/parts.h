@@ -375,7 +375,8 @@ tachy_plan_pass_fn cuda_spectra; // Fourier transforms with channels last (spect
 // Puts step `s` on a stream by `way`: the driver's or the library's status, 0 for success.
 int cuda_launch(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_way way, const cuda_address *base,
                 cuda_stream stream);
-int cuda_run(struct tachy_plan *p, const void *const in[], void *const out[], uint64_t *end);
+int cuda_run(struct tachy_plan *p, const void *const in[], void *const out[], const struct tachy_plan_helpers *helpers,
+             uint64_t *end);
 int cuda_queue(struct tachy_plan *p, const void *const in[], void *const out[], void *stream);
 void cuda_why(struct tachy_plan *p, char *text, size_t size);
 // Bytes that a run counts: of its workspace, and of its inputs and outputs.

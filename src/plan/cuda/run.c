@@ -551,7 +551,8 @@ static int run_host(struct cuda_plan *p, struct cuda_workspace *w, const cuda_ad
     return status ? status : waited;
 }
 
-int cuda_run(struct tachy_plan *plan, const void *const in[], void *const out[], uint64_t *end)
+int cuda_run(struct tachy_plan *plan, const void *const in[], void *const out[], const struct tachy_plan_helpers *helpers,
+             uint64_t *end)
 {
     struct cuda_plan *p = (struct cuda_plan *)plan;
     cuda_address *ends = malloc(sizeof(*ends) * (size_t)TACHY_MAX(nb_ends(p), 1));
