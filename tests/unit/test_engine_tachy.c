@@ -154,8 +154,8 @@ TEST(missing_library)
 TEST(bad_options)
 {
     tachy_engine *e;
-    CHECK_INT(open_model(&e, "tachy", model(true), false, "threads=0"), TACHY_ERR_INVAL);
-    CHECK_TEXT(said, "the provider option `threads` is a whole number from 1 to 256");
+    CHECK_INT(open_model(&e, "tachy", model(true), false, "threads=-1"), TACHY_ERR_INVAL);
+    CHECK_TEXT(said, "the provider option `threads` is a whole number from 0 to 256");
     CHECK_INT(open_model(&e, "tachy", model(true), false, "speed=high"), TACHY_ERR_INVAL);
     CHECK_TEXT(said, "there is no provider option `speed`; there are device, ");
     CHECK_INT(open_model(&e, "tachy", model(true), false, "speed"), TACHY_ERR_INVAL);
