@@ -25,7 +25,7 @@ class Screen:
 
     def __init__(self):
         ready, told = os.pipe()
-        self.x = subprocess.Popen(["Xvfb", "-displayfd", str(told), "-screen", "0", f"{WIDTH}x{HEIGHT}x24", "-nolisten", "tcp"],
+        self.x = subprocess.Popen(["Xvfb", "-noreset", "-displayfd", str(told), "-screen", "0", f"{WIDTH}x{HEIGHT}x24", "-nolisten", "tcp"],
                                   pass_fds=[told], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(told)
         with os.fdopen(ready) as f:
