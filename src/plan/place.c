@@ -193,6 +193,8 @@ static void place_part(struct placing *p, const struct tachy_node *n, const stru
 static void place_parts(struct placing *p, const struct tachy_node *n)
 {
     int64_t start[TACHY_MAX_RANK] = {0};
+    if (p->rules->joins && p->rules->joins(n)) // it has no memory
+        return;
     if (n->op == TACHY_OP_PAD)
         place_part(p, n, n->in[0], n->attr.pad.before);
     for (int i = 0; i < n->nb_in && n->op == TACHY_OP_CONCAT; i++) {

@@ -203,6 +203,38 @@ static int host_pair(const struct tachy_nn_pair *a, cuda_stream stream)
     return 0;
 }
 
+// Each layer's values are rounded, as those that are stored.
+static int host_mlp(const struct tachy_nn_mlp *a, cuda_stream stream)
+{
+    double v[2][TACHY_NN_MLP_CHANNELS];
+    for (int64_t i = 0; i < (int64_t)a->n * a->h * a->w; i++) {
+        const int n = (int)(i / a->w / a->h), y = (int)(i / a->w % a->h), x = (int)(i % a->w);
+        int cin = 0;
+        for (int p = 0; p < a->nb_parts; p++)
+            for (int c = 0; c < a->part[p].channels; c++) {
+                const struct tachy_nn_tensor *t = &a->part[p].in;
+                v[0][cin++] = host_load(t->data, a->dtype, n * t->image + y * t->row + x * t->pixel + c);
+            }
+        for (int l = 0; l < a->nb_layers; l++) {
+            const struct tachy_nn_mlp_layer *k = &a->layer[l];
+            for (int o = 0; o < k->channels; o++) {
+                double sum = k->bias ? host_load(k->bias, TACHY_F32, o) : 0;
+                for (int c = 0; c < cin; c++)
+                    sum += v[l % 2][c] * host_load(k->weights, a->dtype, o * cin + c);
+                double *to = &v[1 - l % 2][o];
+                *to = host_act(&k->act, sum, o);
+                if (l + 1 < a->nb_layers)
+                    *to = a->dtype == TACHY_BF16 ? tachy_ref_bfloat_float(tachy_ref_bfloat((float)*to)) : tachy_ref_float(tachy_ref_half((float)*to));
+            }
+            cin = k->channels;
+        }
+        for (int o = 0; o < cin; o++)
+            host_store(a->out.data, a->out_dtype, n * a->out.image + y * a->out.row + x * a->out.pixel + o * a->out_channel,
+                       v[a->nb_layers % 2][o]);
+    }
+    return 0;
+}
+
 static inline double host_binary(int how, double a, double b)
 {
     switch ((enum tachy_binary_kind)how) {
@@ -723,7 +755,7 @@ static int host_int8(const struct tachy_nn_int8 *a, cuda_stream stream)
 
 static const struct tachy_nn_kernels host_kernels = {
     .arg = host_arg, .attention = host_attention, .conv = host_conv, .conv_depthwise = host_conv_depthwise, .conv_int8 = host_conv_int8, .conv_small = host_conv_small, .conv_tma = host_conv_tma, .cubic = host_cubic, .fill = host_fill,
-    .gather = host_gather, .grid_sample = host_grid_sample, .int8 = host_int8, .interpolate = host_interpolate, .layer_norm = host_layer_norm, .pair = host_pair, .pointwise = host_pointwise, .pool = host_pool,
+    .gather = host_gather, .grid_sample = host_grid_sample, .int8 = host_int8, .interpolate = host_interpolate, .layer_norm = host_layer_norm, .mlp = host_mlp, .pair = host_pair, .pointwise = host_pointwise, .pool = host_pool,
     .reduce = host_reduce, .softmax = host_softmax, .scatter = host_scatter, .squeeze = host_squeeze,
     .top = host_top, .transpose = host_transpose,
     .depthwise_parts = host_depthwise_parts, .product = host_product,

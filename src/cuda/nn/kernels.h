@@ -7,6 +7,7 @@
 #include "cuda/nn/index.h"
 #include "cuda/nn/int8.h"
 #include "cuda/nn/interpolate.h"
+#include "cuda/nn/mlp.h"
 #include "cuda/nn/pair.h"
 #include "cuda/nn/pointwise.h"
 #include "cuda/nn/pool.h"

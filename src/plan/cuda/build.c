@@ -149,14 +149,17 @@ static int label(struct cuda_plan *p, int from, enum tachy_plan_op op, const cha
     return TACHY_OK;
 }
 
-// A node's steps; those that a squeeze or attention stands for have none.
+// A node's steps; those that a squeeze, attention or a perceptron stands for have none.
 static int steps_of_node(struct cuda_build *b, const struct tachy_node *n)
 {
     enum cuda_scaled_role role = CUDA_SCALED_CONV;
     struct cuda_scaled *s = cuda_scaled_of(b, n, &role);
     struct cuda_attention attention;
+    struct cuda_mlp mlp;
     if (cuda_attends(n, &attention))
         return n == attention.end ? cuda_steps_attention(b, &attention) : TACHY_OK;
+    if (cuda_is_mlp(n, &mlp))
+        return n == mlp.last ? cuda_steps_mlp(b, &mlp) : TACHY_OK;
     if (s && s->mean && n == cuda_squeeze_ends(s))
         return cuda_steps_squeeze(b, s);
     if (s && role != CUDA_SCALED_CONV && role != CUDA_SCALED_DEPTHWISE)
@@ -262,7 +265,7 @@ int cuda_open(struct tachy_plan **out, const struct tachy_graph *g, const struct
     if (err == TACHY_OK)
         err = cuda_find_seen(&b);
     if (err == TACHY_OK)
-        cuda_keep_attention(&b), cuda_keep_spreads(&b), cuda_keep_moved(&b), cuda_keep_chains(&b);
+        cuda_keep_attention(&b), cuda_keep_mlps(&b), cuda_keep_spreads(&b), cuda_keep_moved(&b), cuda_keep_chains(&b);
     const struct plan_place_rules rules = {.own_types = true, .pixel = cuda_pixel, .joins = cuda_joins, .writes_part = cuda_writes_part, .through = b.through, .beside = b.beside, .lanes = b.lanes};
     if (err == TACHY_OK)
         err = plan_place(&b.places, g, &rules);

@@ -11,7 +11,7 @@ static bool is_conv(const struct tachy_node *n)
            n->in[0]->dtype == n->out->dtype && !n->in[0]->data && n->in[1]->data && !cuda_input(n, 4) && a->conv.groups == 1 && a->conv.planes <= 1;
 }
 
-static bool is_tap(const struct tachy_node *n)
+bool cuda_is_tap(const struct tachy_node *n)
 {
     const struct tachy_plan_attr *a = &n->attr;
     return is_conv(n) && a->conv.kernel[0] * a->conv.kernel[1] * a->conv.stride[0] * a->conv.stride[1] == 1 &&
@@ -23,9 +23,10 @@ static bool is_width(int64_t channels) { return channels == 64 || channels == 12
 static bool fits(const struct tachy_node *n)
 {
     const struct tachy_node *next = n->next;
-    if (!next || !is_conv(n) || !is_tap(next) || next->in[0] != n->out || cuda_input(next, 3))
+    struct cuda_mlp m;
+    if (!next || !is_conv(n) || !cuda_is_tap(next) || next->in[0] != n->out || cuda_input(next, 3) || cuda_is_mlp(next, &m))
         return false;
-    bool wide = is_tap(n) && !(n->attr.act_before_add && cuda_input(n, 3)) && is_width(n->in[0]->shape[1]) && n->out->shape[1] % 64 == 0 &&
+    bool wide = cuda_is_tap(n) && !(n->attr.act_before_add && cuda_input(n, 3)) && is_width(n->in[0]->shape[1]) && n->out->shape[1] % 64 == 0 &&
                 is_width(next->out->shape[1]);
     bool few = n->in[0]->shape[1] <= TACHY_NN_SMALL && TACHY_MAX(n->out->shape[1], next->out->shape[1]) <= TACHY_NN_SMALL_PAIR &&
                n->attr.conv.dilation[0] * n->attr.conv.dilation[1] == 1;

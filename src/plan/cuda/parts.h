@@ -37,6 +37,7 @@ enum cuda_kind {
     CUDA_CONV_INT8,
     CUDA_INT8,
     CUDA_ATTENTION,
+    CUDA_MLP,
     CUDA_KINDS
 };
 
@@ -81,6 +82,7 @@ union cuda_args {
     struct tachy_nn_conv_int8 conv_int8;
     struct tachy_nn_int8 int8;
     struct tachy_nn_attention attention;
+    struct tachy_nn_mlp mlp;
 };
 
 struct cuda_step {
@@ -295,6 +297,8 @@ bool cuda_writes_part(const struct tachy_node *n);
 void cuda_keep_spreads(struct cuda_build *b);
 void cuda_part_spread(struct cuda_build *b); // the last step has taken in the copy behind a convolution, which then writes channels
 bool cuda_gather_joins(const struct tachy_node *n); // lists of indices along two axes (the mirrored edges of a picture)
+bool cuda_turns_to_planes(const struct tachy_node *n); // the next node, a Transpose alone, makes planes of its result
+struct tachy_nn_tensor cuda_planes_of(const struct cuda_build *b, const struct tachy_value *v, int64_t *channel); // *channel: from plane to plane
 // True if a product of computed matrices also does the Transpose that reads it, and writes that node's output.
 bool cuda_product_joins(const struct tachy_node *n);
 // True if a layer normalisation may write its output while it reads its operands.
@@ -335,6 +339,16 @@ void cuda_keep_attention(struct cuda_build *b); // keeps what they read until th
 void cuda_keep_moved(struct cuda_build *b);     // keeps what a Transpose reads until the sum behind it, which may read it instead
 void cuda_keep_chains(struct cuda_build *b);    // keeps what functions read until the end of their chain, which one launch may compute
 int cuda_steps_attention(struct cuda_build *b, const struct cuda_attention *a);
+
+// mlp.c: convolutions of 1x1 taps one after the other: one step (cuda/nn/mlp.h), that of `last`.
+struct cuda_mlp {
+    const struct tachy_node *concat, *layer[TACHY_NN_MLP_LAYERS], *last; // concat: in front of them; NULL: none
+    int nb_layers;
+    bool turned; // the node after `last` makes planes of its result, which the step writes
+};
+bool cuda_is_mlp(const struct tachy_node *n, struct cuda_mlp *m); // whether n is one of them
+void cuda_keep_mlps(struct cuda_build *b); // keeps what they read until the end
+int cuda_steps_mlp(struct cuda_build *b, const struct cuda_mlp *m);
 
 // A convolution's weights as most of its kernels want them. 0: out of memory.
 cuda_address cuda_conv_weights(struct cuda_build *b, const struct tachy_node *n, enum tachy_dtype t);
@@ -392,6 +406,7 @@ int cuda_find_lanes(struct cuda_build *b);
 void cuda_keep_lanes(struct cuda_build *b);
 // pairs.c: whether a node is a convolution that one kernel may run together with the next node, one of 1x1 taps (cuda/nn/pair.h).
 bool cuda_pairs(const struct tachy_node *n);
+bool cuda_is_tap(const struct tachy_node *n); // a convolution of 1x1 taps in 16-bit floats, channels last, without groups or padding
 // ways.c: which kernels can run step `s`, a convolution; the first is the default.
 int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_way to[CUDA_WAYS]);
 // The variant of conv_tma for a convolution that spreads its channels.

@@ -8,7 +8,7 @@
 // Runs: the steps on a stream, one by one the first time and as a captured graph from then on.
 
 // Offsets of the addresses in each kind's arguments.
-enum { ADDRESSES = 12 };
+enum { ADDRESSES = 13 };
 #define AT(member) (offsetof(union cuda_args, member) + 1)
 static const uint16_t addresses[CUDA_KINDS][ADDRESSES] = {
     [CUDA_CONV] = {AT(conv.in.data), AT(conv.out.data), AT(conv.weights), AT(conv.bias), AT(conv.scale),
@@ -37,6 +37,9 @@ static const uint16_t addresses[CUDA_KINDS][ADDRESSES] = {
                         AT(conv_int8.multiplier), AT(conv_int8.bias)},
     [CUDA_INT8] = {AT(int8.a.data), AT(int8.b.data), AT(int8.out.data), AT(int8.table)},
     [CUDA_ATTENTION] = {AT(attention.q.data), AT(attention.k.data), AT(attention.v.data), AT(attention.out.data)},
+    [CUDA_MLP] = {AT(mlp.out.data), AT(mlp.part[0].in.data), AT(mlp.part[1].in.data), AT(mlp.part[2].in.data), AT(mlp.part[3].in.data),
+                  AT(mlp.layer[0].weights), AT(mlp.layer[0].bias), AT(mlp.layer[1].weights), AT(mlp.layer[1].bias), AT(mlp.layer[2].weights),
+                  AT(mlp.layer[2].bias), AT(mlp.layer[3].weights), AT(mlp.layer[3].bias)},
     [CUDA_GRID_SAMPLE] = {AT(grid_sample.src), AT(grid_sample.dst), AT(grid_sample.grid)},
 };
 
@@ -139,6 +142,7 @@ int cuda_launch(const struct cuda_plan *p, const struct cuda_step *s, struct cud
     case CUDA_CONV_INT8: a.conv_int8.variant = way.variant; return k->conv_int8(&a.conv_int8, stream);
     case CUDA_INT8: return k->int8(&a.int8, stream);
     case CUDA_ATTENTION: return k->attention(&a.attention, stream);
+    case CUDA_MLP: return k->mlp(&a.mlp, stream);
     case CUDA_KINDS: break;
     }
     return CUDA_INVALID_VALUE;

@@ -14,19 +14,37 @@ int cuda_steps_pool(struct cuda_build *b, const struct tachy_node *n)
     return cuda_picture(b, n->in[0], n->out->dtype, &s->a.pool.in) ? TACHY_OK : TACHY_ERR_UNSUPPORTED;
 }
 
-static bool resize_joins(const struct tachy_node *n)
+bool cuda_turns_to_planes(const struct tachy_node *n)
 {
     const struct tachy_node *t = n->next;
     const int *perm = t ? t->attr.perm : NULL;
-    bool turned = n->op == TACHY_OP_RESIZE && n->attr.resize.mode != TACHY_PLAN_CUBIC && t && t->op == TACHY_OP_TRANSPOSE && t->in[0] == n->out && t->out->rank == 4 &&
-                  perm[0] == 0 && perm[1] == 1 && perm[2] == 2 && perm[3] == 3;
+    bool turned = t && t->op == TACHY_OP_TRANSPOSE && t->in[0] == n->out && t->out->rank == 4 && perm[0] == 0 && perm[1] == 1 && perm[2] == 2 &&
+                  perm[3] == 3;
     return turned && n->out->nhwc && !t->out->nhwc && n->out->uses == 1;
+}
+
+static bool resize_joins(const struct tachy_node *n)
+{
+    return n->op == TACHY_OP_RESIZE && n->attr.resize.mode != TACHY_PLAN_CUBIC && cuda_turns_to_planes(n);
+}
+
+static bool mlp_joins(const struct tachy_node *n)
+{
+    struct cuda_mlp m;
+    return cuda_is_mlp(n, &m) && (n != m.last || m.turned);
 }
 
 bool cuda_joins(const struct tachy_node *n)
 {
     struct cuda_attention a;
-    return resize_joins(n) || cuda_product_joins(n) || cuda_spreads(n) || cuda_gather_joins(n) || (cuda_attends(n, &a) && n != a.end);
+    return resize_joins(n) || mlp_joins(n) || cuda_product_joins(n) || cuda_spreads(n) || cuda_gather_joins(n) || (cuda_attends(n, &a) && n != a.end);
+}
+
+struct tachy_nn_tensor cuda_planes_of(const struct cuda_build *b, const struct tachy_value *v, int64_t *channel)
+{
+    const int64_t w = v->shape[3], h = v->shape[2];
+    *channel = h * w;
+    return (struct tachy_nn_tensor){cuda_tensor(b, v).data, 1, w, h * w * v->shape[1]};
 }
 
 // Weights and places along an axis, among the weights. 0: out of memory.
@@ -74,11 +92,8 @@ int cuda_steps_resize(struct cuda_build *b, const struct tachy_node *n)
     r->shape = plan_resize_shape(n);
     r->out = cuda_tensor(b, y);
     r->out_channel = 1;
-    if (y != n->out) { // planes
-        int64_t w = y->shape[3], h = y->shape[2];
-        r->out = (struct tachy_nn_tensor){cuda_tensor(b, y).data, 1, w, h * w * y->shape[1]};
-        r->out_channel = h * w;
-    }
+    if (y != n->out)
+        r->out = cuda_planes_of(b, y, &r->out_channel);
     r->out_dtype = y->dtype;
     r->epilogue.add_last = n->attr.act_before_add;
     if (scale && !cuda_value(b, scale, &r->add_scale))

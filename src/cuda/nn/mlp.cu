@@ -1,0 +1,279 @@
+#include "cuda/nn/matrix.cuh"
+#include "cuda/nn/mlp.h"
+
+// A warp takes BLOCKS times 16 pixels of a row through all layers in its registers, by mma.sync: the sums of one layer lie in a warp as
+// the next one's input does. A lane reads pairs of channels of two pixels of each block; those of the next pixels are on their way
+// meanwhile. Weights lie in shared memory as the lanes want them.
+enum { THREADS = 256, WARPS = THREADS / 32, SLOTS = TACHY_NN_MLP_CHANNELS / 2 };
+
+// A pair of input channels; `channel`: the first one's of all parts. Of `count` 1 the second one is zero.
+struct slot {
+    short part, from, channel, count; // from: within the part
+};
+
+struct work {
+    slot slots[SLOTS];
+    bool wide;  // all pairs can be read at once
+    bool fours; // four channels of the output can be written at once
+    int h, w, across, tiles; // rows of an image and pixels of a row; tiles in a row and in all
+};
+
+template <int C> struct layer_weights { // of shared memory
+    uint2 of[C / 16][C / 8][32]; // of 16 inputs and 8 outputs, each lane's
+    float bias[C];
+};
+
+// The input channel that element i of a lane's half of 16 terms meets; -1: none.
+template <bool FIRST> __device__ static inline int term_of(const work &w, int cin, int k, int half, int lane, int i)
+{
+    if constexpr (FIRST) {
+        const slot &s = w.slots[k * 8 + half * 4 + lane % 4];
+        return i < s.count ? s.channel + i : -1;
+    }
+    int c = k * 16 + half * 8 + lane % 4 * 2 + i;
+    return c < cin ? c : -1;
+}
+
+// The output channel that column `column` of an eight computes. The last layer gives each lane four that follow each other.
+__device__ static inline int channel_of(bool fours, int eight, int column)
+{
+    return fours ? eight / 2 * 16 + column / 2 * 4 + eight % 2 * 2 + column % 2 : eight * 8 + column;
+}
+
+template <int C, bool FIRST> __device__ static inline void load_layer(const tachy_nn_mlp &a, const work &w, int l, layer_weights<C> &to)
+{
+    const tachy_nn_mlp_layer &layer = a.layer[l];
+    int cin = FIRST ? 0 : a.layer[FIRST ? 0 : l - 1].channels;
+    for (int i = 0; FIRST && i < a.nb_parts; i++)
+        cin += a.part[i].channels;
+    const bool fours = w.fours && l + 1 == a.nb_layers;
+    for (int i = threadIdx.x; i < C / 16 * (C / 8) * 32; i += THREADS) {
+        int lane = i % 32, eight = i / 32 % (C / 8), k = i / 32 / (C / 8), o = channel_of(fours, eight, lane / 4);
+        uint16_t v[4];
+        for (int j = 0; j < 4; j++) {
+            int c = term_of<FIRST>(w, cin, k, j / 2, lane, j % 2);
+            v[j] = c >= 0 && o < layer.channels ? at<const uint16_t>(layer.weights)[o * cin + c] : (uint16_t)0;
+        }
+        to.of[k][eight][lane] = make_uint2(v[0] | (uint32_t)v[1] << 16, v[2] | (uint32_t)v[3] << 16);
+    }
+    for (int i = threadIdx.x; i < C; i += THREADS) {
+        int o = channel_of(fours, i / 8, i % 8);
+        to.bias[i] = layer.bias && o < layer.channels ? at<const float>(layer.bias)[o] : 0.0f;
+    }
+}
+
+// What a lane reads of each pixel: its pairs of channels, two for 16 terms.
+template <int C> struct reader {
+    const uint16_t *from[C / 8];
+    int row[C / 8], pixel[C / 8], count[C / 8]; // elements
+    int64_t image[C / 8];
+};
+
+template <int C> __device__ static inline reader<C> reader_of(const tachy_nn_mlp &a, const work &w, int lane)
+{
+    reader<C> r;
+#pragma unroll
+    for (int i = 0; i < C / 8; i++) {
+        const slot &s = w.slots[i * 4 + lane % 4];
+        const tachy_nn_tensor &t = a.part[s.part].in;
+        r.from[i] = at<const uint16_t>(t.data) + s.from;
+        r.image[i] = t.image, r.row[i] = (int)t.row, r.pixel[i] = (int)t.pixel, r.count[i] = s.count;
+    }
+    return r;
+}
+
+// A block's 16 pixels as the left side of a product: [16 terms][lower or upper 8 terms, of pixels 0-7 or 8-15].
+template <int C, int BLOCKS>
+__device__ static inline void fetch(uint32_t (&u)[BLOCKS][C / 16][4], const reader<C> &r, const work &w, int n, int y, int x, bool there)
+{
+#pragma unroll
+    for (int i = 0; i < C / 8; i++) {
+        const uint16_t *row = r.from[i] + n * r.image[i] + (int64_t)y * r.row[i];
+        const int count = there ? r.count[i] : 0;
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                int px = x + b * 16 + h * 8;
+                const uint16_t *p = row + (int64_t)px * r.pixel[i];
+                const bool reads = px < w.w && count;
+                uint32_t v = 0;
+                if (w.wide)
+                    v = reads ? __ldg(reinterpret_cast<const uint32_t *>(p)) : 0u;
+                else if (reads)
+                    v = __ldg(p) | (count > 1 ? (uint32_t)__ldg(p + 1) << 16 : 0u);
+                u[b][i / 2][i % 2 * 2 + h] = v;
+            }
+    }
+}
+
+// One layer of all blocks: their sums, activated.
+template <typename T, int C, int BLOCKS>
+__device__ static inline void apply(float (&d)[BLOCKS][C / 8][4], const uint32_t (&u)[BLOCKS][C / 16][4], const layer_weights<C> &l,
+                                    const tachy_nn_act &act, int lane)
+{
+    constexpr int ALL = BLOCKS * C / 2;
+#pragma unroll
+    for (int j = 0; j < C / 8; j++) {
+        const float2 bias = *reinterpret_cast<const float2 *>(&l.bias[j * 8 + lane % 4 * 2]);
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++)
+            d[b][j][0] = d[b][j][2] = bias.x, d[b][j][1] = d[b][j][3] = bias.y;
+#pragma unroll
+        for (int k = 0; k < C / 16; k++) {
+            const uint2 v = l.of[k][j][lane];
+#pragma unroll
+            for (int b = 0; b < BLOCKS; b++)
+                multiply<T>(d[b][j], u[b][k], v.x, v.y);
+        }
+    }
+    activate<ALL>(act, *reinterpret_cast<float(*)[ALL]>(d), 0, 0);
+}
+
+// Sums as the next layer reads them.
+template <typename T, int C, int BLOCKS> __device__ static inline void hand_on(uint32_t (&u)[BLOCKS][C / 16][4], const float (&d)[BLOCKS][C / 8][4])
+{
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+        for (int j = 0; j < C / 8; j++)
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                u[b][j / 2][j % 2 * 2 + h] = halves<T>(d[b][j][h * 2], d[b][j][h * 2 + 1]);
+}
+
+template <typename U, int C, int BLOCKS>
+__device__ static inline void write(const float (&d)[BLOCKS][C / 8][4], const tachy_nn_mlp &a, const work &w, int n, int y, int x, int lane)
+{
+    const int channels = a.layer[a.nb_layers - 1].channels;
+    U *row = at<U>(a.out.data) + n * a.out.image + (int64_t)y * a.out.row;
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int px = x + b * 16 + h * 8;
+            U *p = row + (int64_t)px * a.out.pixel;
+            if (px >= w.w)
+                continue;
+#pragma unroll
+            for (int j = 0; j < C / 8; j += 2) {
+                const int four = j * 8 + lane % 4 * 4;
+                const float v[4] = {d[b][j][h * 2], d[b][j][h * 2 + 1], d[b][j + 1][h * 2], d[b][j + 1][h * 2 + 1]};
+                if (w.fours && four < channels)
+                    save<U, 4>(p + four, v);
+#pragma unroll
+                for (int i = 0; i < 4 && !w.fours; i++) {
+                    const int c = (j + i / 2) * 8 + lane % 4 * 2 + i % 2;
+                    if (c < channels)
+                        put(p + c * a.out_channel, v[i]);
+                }
+            }
+        }
+}
+
+template <typename T, typename U, int C, int BLOCKS>
+__global__ void __launch_bounds__(THREADS, 2) mlp(const __grid_constant__ tachy_nn_mlp a, const __grid_constant__ work w)
+{
+    __shared__ layer_weights<C> layers[TACHY_NN_MLP_LAYERS];
+    const int lane = threadIdx.x % 32, step = gridDim.x * WARPS;
+    const reader<C> r = reader_of<C>(a, w, lane);
+    uint32_t u[BLOCKS][C / 16][4], next[BLOCKS][C / 16][4];
+    int tile = blockIdx.x * WARPS + threadIdx.x / 32;
+    auto bring = [&](uint32_t (&to)[BLOCKS][C / 16][4], int t) {
+        const int row = t / w.across;
+        fetch<C, BLOCKS>(to, r, w, row / w.h, row % w.h, t % w.across * (BLOCKS * 16) + lane / 4, t < w.tiles);
+    };
+    bring(u, tile);
+    load_layer<C, true>(a, w, 0, layers[0]);
+    for (int l = 1; l < a.nb_layers; l++)
+        load_layer<C, false>(a, w, l, layers[l]);
+    __syncthreads();
+    for (; tile < w.tiles; tile += step) {
+        float d[BLOCKS][C / 8][4];
+        bring(next, tile + step);
+#pragma unroll 1
+        for (int l = 0; l < a.nb_layers; l++) {
+            apply<T, C, BLOCKS>(d, u, layers[l], a.layer[l].act, lane);
+            hand_on<T, C, BLOCKS>(u, d);
+        }
+        const int row = tile / w.across;
+        write<U, C, BLOCKS>(d, a, w, row / w.h, row % w.h, tile % w.across * (BLOCKS * 16) + lane / 4, lane);
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+            for (int i = 0; i < C / 4; i++)
+                u[b][i / 4][i % 4] = next[b][i / 4][i % 4];
+    }
+}
+
+// True if the whole picture, or all of them, is like one row.
+static bool is_row(const tachy_nn_tensor *t, const tachy_nn_mlp *a)
+{
+    return (a->h == 1 || t->row == a->w * t->pixel) && (a->n == 1 || t->image == (int64_t)a->h * a->w * t->pixel);
+}
+
+// Pairs of channels of all parts; -1: they are too many.
+static int fill_slots(const tachy_nn_mlp *a, work *w)
+{
+    int n = 0, channel = 0;
+    w->wide = true;
+    for (int i = 0; i < a->nb_parts; i++) {
+        const tachy_nn_mlp_part *p = &a->part[i];
+        w->wide = w->wide && p->channels % 2 == 0 && whole_vectors(&p->in, 2, 4);
+        for (int c = 0; c < p->channels; c += 2) {
+            if (n == SLOTS)
+                return -1;
+            w->slots[n++] = slot{(short)i, (short)c, (short)(channel + c), (short)(p->channels - c > 1 ? 2 : 1)};
+        }
+        channel += p->channels;
+    }
+    return n;
+}
+
+template <typename T, typename U, int C> static int launch(const tachy_nn_mlp *a, work w, cuda_stream stream)
+{
+    constexpr int BLOCKS = C == 16 ? 4 : 2;
+    bool row = a->out_channel == 1 && is_row(&a->out, a);
+    const int64_t pixels = (int64_t)a->n * a->h * a->w;
+    for (int i = 0; i < a->nb_parts; i++)
+        row = row && is_row(&a->part[i].in, a);
+    row = row && pixels < INT32_MAX / 64;
+    w.h = row ? 1 : a->h, w.w = row ? (int)pixels : a->w;
+    w.across = parts(w.w, BLOCKS * 16);
+    const int64_t tiles = (int64_t)w.across * (row ? 1 : (int64_t)a->n * a->h);
+    if (tiles > INT32_MAX / 4)
+        return cudaErrorInvalidValue;
+    w.tiles = (int)tiles;
+    const int blocks = 2 * attribute(cudaDevAttrMultiProcessorCount), needed = parts(tiles, WARPS);
+    mlp<T, U, C, BLOCKS><<<(unsigned)(needed < blocks ? needed : blocks), THREADS, 0, on(stream)>>>(*a, w);
+    return cudaGetLastError();
+}
+
+static bool takes(const tachy_nn_mlp *a)
+{
+    bool fits = a->n > 0 && a->h > 0 && a->w > 0 && a->nb_parts > 0 && a->nb_parts <= TACHY_NN_MLP_PARTS && a->nb_layers > 0 &&
+                a->nb_layers <= TACHY_NN_MLP_LAYERS;
+    for (int i = 0; fits && i < a->nb_parts; i++)
+        fits = a->part[i].channels > 0 && a->part[i].channels <= TACHY_NN_MLP_CHANNELS && a->part[i].in.row <= INT32_MAX;
+    for (int i = 0; fits && i < a->nb_layers; i++)
+        fits = a->layer[i].channels > 0 && a->layer[i].channels <= TACHY_NN_MLP_CHANNELS && a->layer[i].act.kind != TACHY_ACT_PRELU;
+    return fits;
+}
+
+int tachy_nn_run_mlp(const struct tachy_nn_mlp *a, cuda_stream stream)
+{
+    work w = {};
+    const int slots = takes(a) ? fill_slots(a, &w) : -1;
+    if (slots < 0 || (a->out_dtype != a->dtype && a->out_dtype != TACHY_F32))
+        return cudaErrorInvalidValue;
+    int most = slots * 2;
+    for (int i = 0; i < a->nb_layers; i++)
+        most = most > a->layer[i].channels ? most : a->layer[i].channels;
+    w.fours = a->out_channel == 1 && a->layer[a->nb_layers - 1].channels % 4 == 0 && whole_vectors(&a->out, 4, a->out_dtype == TACHY_F32 ? 16 : 8);
+    return of_halves(a->dtype, [&](auto t) {
+        typedef decltype(t) T;
+        if (a->out_dtype == TACHY_F32)
+            return most <= 16 ? launch<T, float, 16>(a, w, stream) : launch<T, float, 32>(a, w, stream);
+        return most <= 16 ? launch<T, T, 16>(a, w, stream) : launch<T, T, 32>(a, w, stream);
+    });
+}
