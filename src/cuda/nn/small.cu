@@ -7,7 +7,7 @@
 // a tap row are adjacent and make one stretch of the matrix product's depth (7 pixels of 4 channels: 28 of 32 terms). Of wider pixels each
 // tap is a stretch, and pixels lie 16 bytes apart so that the rows of a matrix are in different banks. A 1x1 convolution of the result may
 // follow: a warp's sums are its input as they lie in registers.
-enum { THREADS = 256, WIDE = 32, HIGH = THREADS / 32, MOST_KERNEL = 11, GAP = 8 };
+enum { THREADS = 256, WIDE = 32, HIGH = THREADS / 32, MOST_KERNEL = 11, GAP = 8, SPARE = 2048 }; // SPARE: shared memory of a block beside what a launch asks for
 
 struct small {
     int out_h, out_w, tiles_x, tiles_y, tiles;
@@ -15,7 +15,9 @@ struct small {
     int taps, stretch, wide;      // stretches of a tap row; halves of each, a multiple of 16, and of one tap
     int depth;                    // halves of all stretches
     int rows, columns, row_halves; // of the input of a tile; from row to row in shared memory
-    int copies;                   // of 4 or 8 halves that bring it there
+    int pixels;                   // that are brought there, each in `each` copies of 4 or 8 halves
+    int each;
+    unsigned inverse;             // of `each`, in units of 2^-32, rounded up; unless it is 1
     int stages;                   // inputs of tiles that shared memory holds, 1 or 2
     int whole, next_whole;        // channels of the output that may be written at a time: 8, 4 or 1; of the second convolution's
     int next;                     // eights of the second one's output channels, even; 0: there is none
@@ -39,18 +41,17 @@ template <int NT> __device__ static void load_weights(const tachy_nn_conv &a, co
     }
 }
 
-// Tables that serve every tile. A copy has the offset of its elements from the tile's first input; a second word packs its row and column,
-// its place in shared memory, in units of 16 bytes (8 in pixels of 4 channels), and how many halves it has. A step is the offset of an
-// input that meets 16 terms of the depth, in bytes of shared memory.
-enum { ROW = 26, COLUMN = 18, PLACE = 4, MOST_COPIES = 3072 };
+// Tables that serve every tile. A pixel has the offset of its elements from the tile's first input; a second word packs its row and column,
+// and its place in shared memory, in units of 16 bytes (8 in pixels of 4 channels). A step is the offset of an input that meets 16 terms of
+// the depth, in bytes of shared memory.
+enum { ROW = 26, COLUMN = 18, MOST_PIXELS = 3072 };
 
-static __device__ void make_tables(const tachy_nn_conv &a, const small &g, int2 *copies, int *steps)
+static __device__ void make_tables(const tachy_nn_conv &a, const small &g, int2 *pixels, int *steps)
 {
-    const int n = g.packed == 4 ? 4 : 8, each = g.packed / n;
-    for (int i = threadIdx.x; i < g.copies; i += THREADS) {
-        int c = i % each * n, column = i / each % g.columns, row = i / each / g.columns;
-        int place = (row * g.row_halves + column * g.pitch + c) / n, halves = min(n, a.shape.cin - c);
-        copies[i] = make_int2((int)(row * a.in.row + column * a.in.pixel) + c, (int)((unsigned)row << ROW | column << COLUMN | place << PLACE | halves));
+    const int n = g.packed == 4 ? 4 : 8;
+    for (int i = threadIdx.x; i < g.pixels; i += THREADS) {
+        int column = i % g.columns, row = i / g.columns, place = (row * g.row_halves + column * g.pitch) / n;
+        pixels[i] = make_int2((int)(row * a.in.row + column * a.in.pixel), (int)((unsigned)row << ROW | column << COLUMN | place));
     }
     for (int i = threadIdx.x; i < g.depth / 16; i += THREADS) {
         int at = i * 16 % g.stretch, tap = i * 16 / g.stretch;
@@ -74,24 +75,26 @@ __device__ static inline tile next_of(const small &g, tile t, tile step)
 }
 
 // Copies a tile's input, N halves at a time; zero outside the picture and after the last channel.
-template <int N> __device__ static inline void load_parts(const tachy_nn_conv &a, const small &g, uint32_t to, const int2 *copies, tile t)
+template <int N> __device__ static inline void load_parts(const tachy_nn_conv &a, const small &g, uint32_t to, const int2 *pixels, tile t)
 {
     const tachy_conv_shape &s = a.shape;
     const int y = t.y * HIGH * s.stride_h - s.pad_top, x = t.x * WIDE * s.stride_w - s.pad_left;
     const uint16_t *picture = at<const uint16_t>(a.in.data) + t.n * a.in.image, *corner = picture + y * a.in.row + x * a.in.pixel;
 #pragma unroll 2
-    for (int i = threadIdx.x; i < g.copies; i += THREADS) {
-        const int2 c = copies[i];
-        const bool there = (unsigned)(y + (int)((unsigned)c.y >> ROW)) < (unsigned)s.h && (unsigned)(x + (c.y >> COLUMN & 255)) < (unsigned)s.w;
-        copy_ahead<2 * N>(to + (c.y >> PLACE & 0x3fff) * 2 * N, there ? corner + c.x : picture, there ? 2 * (c.y & 15) : 0);
+    for (int i = threadIdx.x; i < g.pixels * g.each; i += THREADS) {
+        const int at = g.each == 1 ? i : (int)__umulhi((unsigned)i, g.inverse), part = i - at * g.each;
+        const int2 p = pixels[at];
+        const bool there = (unsigned)(y + (int)((unsigned)p.y >> ROW)) < (unsigned)s.h && (unsigned)(x + (p.y >> COLUMN & 255)) < (unsigned)s.w;
+        copy_ahead<2 * N>(to + ((p.y & (1 << COLUMN) - 1) + part) * 2 * N, there ? corner + p.x + part * N : picture,
+                          there ? 2 * min(N, s.cin - part * N) : 0);
     }
 }
 
 // Starts the copies of a tile's input, if there is one, and ends their group.
-__device__ static inline void load_input(const tachy_nn_conv &a, const small &g, const uint16_t *to, const int2 *copies, tile t)
+__device__ static inline void load_input(const tachy_nn_conv &a, const small &g, const uint16_t *to, const int2 *pixels, tile t)
 {
     if (t.n < a.shape.n)
-        g.packed == 4 ? load_parts<4>(a, g, shared_at(to), copies, t) : load_parts<8>(a, g, shared_at(to), copies, t);
+        g.packed == 4 ? load_parts<4>(a, g, shared_at(to), pixels, t) : load_parts<8>(a, g, shared_at(to), pixels, t);
     copy_commit();
 }
 
@@ -263,19 +266,19 @@ __global__ void __launch_bounds__(THREADS, NT == 2 ? 4 : 2) conv_small(tachy_nn_
     const int size = g.rows * g.row_halves, widest = max(NT, g.next) * 8 + GAP;
     uint16_t *weights = memory, *weights2 = weights + NT * 8 * (g.depth + GAP), *input = weights2 + g.next * 8 * (NT * 8 + GAP);
     uint16_t *staging = input + g.stages * size;
-    int2 *copies = reinterpret_cast<int2 *>(staging + HIGH * WIDE * widest);
-    int *steps = reinterpret_cast<int *>(copies + g.copies);
+    int2 *pixels = reinterpret_cast<int2 *>(staging + HIGH * WIDE * widest);
+    int *steps = reinterpret_cast<int *>(pixels + g.pixels);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = blockIdx.y * NT * 8;
     staging += warp * WIDE * widest;
     __shared__ __align__(8) float biases[NT * 8], slopes[NT * 8], biases2[TACHY_NN_SMALL_PAIR], slopes2[TACHY_NN_SMALL_PAIR];
     auto tile_at = [&](int t) { return tile{t % g.tiles_x, t / g.tiles_x % g.tiles_y, t / g.tiles_x / g.tiles_y}; };
     const tile step = tile_at(gridDim.x);
     tile now = tile_at(blockIdx.x);
-    make_tables(a, g, copies, steps);
+    make_tables(a, g, pixels, steps);
     for (int i = threadIdx.x; i < g.stages * size / 8; i += THREADS)
         reinterpret_cast<uint4 *>(input)[i] = uint4{}; // between what is loaded and the stretches' ends
     __syncthreads();
-    load_input(a, g, input, copies, now);
+    load_input(a, g, input, pixels, now);
     load_ends(a, biases, slopes, first, NT * 8);
     load_weights<NT>(a, g, weights, first);
     if (g.next) {
@@ -285,7 +288,7 @@ __global__ void __launch_bounds__(THREADS, NT == 2 ? 4 : 2) conv_small(tachy_nn_
     for (int half = 0; now.n < a.shape.n; half ^= g.stages - 1) {
         const tile next = next_of(g, now, step);
         if (g.stages == 2) {
-            load_input(a, g, input + (half ^ 1) * size, copies, next);
+            load_input(a, g, input + (half ^ 1) * size, pixels, next);
             copy_wait<1>();
         } else
             copy_wait<0>();
@@ -311,24 +314,27 @@ __global__ void __launch_bounds__(THREADS, NT == 2 ? 4 : 2) conv_small(tachy_nn_
         }
         __syncthreads();
         if (g.stages == 1)
-            load_input(a, g, input, copies, next);
+            load_input(a, g, input, pixels, next);
         now = next;
     }
 }
 
 template <typename T, int NT> static int launch(const tachy_nn_conv *a, const tachy_nn_conv *b, small g, cuda_stream stream)
 {
-    const int most = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin), size = g.rows * g.row_halves, few = 56 * 1024;
+    const int most = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin), size = g.rows * g.row_halves;
     const int widest = (NT > g.next ? NT : g.next) * 8 + GAP;
-    int bytes = 2 * (NT * 8 * (g.depth + GAP) + g.next * 8 * (NT * 8 + GAP) + size + HIGH * WIDE * widest) + 8 * g.copies + g.depth / 4;
-    g.stages = bytes + 2 * size <= most ? 2 : 1;
-    bytes += 2 * size * (g.stages - 1);
+    const int one = 2 * (NT * 8 * (g.depth + GAP) + g.next * 8 * (NT * 8 + GAP) + size + HIGH * WIDE * widest) + 8 * g.pixels + g.depth / 4;
+    const int two = one + 2 * size, all = most + 1024; // of a multiprocessor
+    // A second block hides the loads of the first one as a second stage does, and the rest as well.
+    g.stages = two <= most && (2 * (two + SPARE) <= all || 2 * (one + SPARE) > all) ? 2 : 1;
+    const int bytes = g.stages == 2 ? two : one;
     if (bytes > most)
         return cudaErrorInvalidValue;
     cudaError_t err = cudaFuncSetAttribute(conv_small<T, NT>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (err != cudaSuccess)
         return taken(err);
-    int blocks = (bytes <= few && NT == 2 ? 4 : 2) * attribute(cudaDevAttrMultiProcessorCount);
+    const int fit = all / (bytes + SPARE), beside = NT == 2 ? 4 : 2; // blocks of a multiprocessor: their memory, their registers
+    const int blocks = (fit < 1 ? 1 : fit < beside ? fit : beside) * attribute(cudaDevAttrMultiProcessorCount);
     dim3 grid((unsigned)(g.tiles < blocks ? g.tiles : blocks), (unsigned)parts(a->shape.cout, NT * 8));
     conv_small<T, NT><<<grid, THREADS, (unsigned)bytes, on(stream)>>>(*a, *b, g);
     return cudaGetLastError();
@@ -366,14 +372,15 @@ static int run(const tachy_nn_conv *a, const tachy_nn_conv *b, int next, bool ke
     g.depth = s->kh * g.taps * g.stretch;
     g.rows = (HIGH - 1) * s->stride_h + s->kh, g.columns = (WIDE - 1) * s->stride_w + s->kw;
     g.row_halves = ((WIDE - 1) * s->stride_w * g.pitch + (g.taps - 1) * g.pitch + g.stretch + 7) / 8 * 8;
-    g.copies = g.rows * g.columns * (g.packed == 4 ? 1 : g.packed / 8);
+    g.pixels = g.rows * g.columns, g.each = g.packed == 4 ? 1 : g.packed / 8;
+    g.inverse = (unsigned)(((1ull << 32) + (unsigned)g.each - 1) / (unsigned)g.each);
     g.tiles_x = parts(g.out_w, WIDE), g.tiles_y = parts(g.out_h, HIGH);
     int64_t tiles = (int64_t)g.tiles_x * g.tiles_y * s->n;
     g.tiles = (int)tiles;
     g.whole = whole_of(&a->out), g.next_whole = whole_of(&b->out), g.next = next, g.keep = keep;
     g.pairs = (add->pixel | add->row | add->image) % 2 == 0 && add->data % 4 == 0;
     const int64_t far = g.rows * a->in.row + g.columns * a->in.pixel; // from a tile's first input to its last
-    if (tiles > INT32_MAX / 2 || g.copies > MOST_COPIES || g.rows > 63 || g.columns > 255 || far > INT32_MAX || WIDE * b->out.pixel > INT32_MAX)
+    if (tiles > INT32_MAX / 2 || g.pixels > MOST_PIXELS || g.rows > 63 || g.columns > 255 || far > INT32_MAX || WIDE * b->out.pixel > INT32_MAX)
         return cudaErrorInvalidValue;
     return of_halves(a->dtype, [&](auto t) {
         typedef decltype(t) T;
