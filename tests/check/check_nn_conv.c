@@ -197,9 +197,12 @@ static void cores(struct check *c, const char *name, conv_fn run, int variants, 
     draw_shape(c, s, 8);
     s->cin = 8 * check_range(c, 1, 12), s->cout = 8 * check_range(c, 1, 12);
     if (large) {
-        s->h = check_range(c, 8, 70), s->w = check_range(c, 8, 70), s->cin = 32 * check_range(c, 1, 8), s->cout = 8 * check_range(c, 1, 70);
+        static const int widths[] = {80, 96, 160, 200, 320}; // of tiles that are not multiples of 64 columns
+        s->h = check_range(c, 8, 70), s->w = check_range(c, 8, 70), s->cin = 16 * check_range(c, 1, 16), s->cout = 8 * check_range(c, 1, 70);
         int d = check_range(c, 0, 2) ? 1 : check_range(c, 2, 36);
         s->dil_h = s->dil_w = d, s->kh = s->kw = 1 + 2 * check_range(c, 0, 1);
+        if (check_range(c, 0, 1)) // and three taps at a time
+            s->cout = widths[check_range(c, 0, 4)], s->kh = s->kw = 3, s->stride_h = s->stride_w = 1;
         s->pad_top = s->pad_left = s->pad_bottom = s->pad_right = s->kw / 2 * d;
     }
     make(c, &k, check_range(c, 0, 1) * 8, check_range(c, 0, 1), false);
@@ -376,7 +379,7 @@ static void spreads(struct check *c, bool large)
 {
     struct conv_case k = {.a = {.dtype = nn_half(c)}};
     struct tachy_conv_shape *s = &k.a.shape;
-    const int most = large ? 70 : 12, side = 64 * check_range(c, 1, 3), more = 8 * check_range(c, 0, 2);
+    const int most = large ? 70 : 12, side = 64 * check_range(c, 1, 5), more = 8 * check_range(c, 0, 2);
     *s = (struct tachy_conv_shape){.n = check_range(c, 1, 3), .h = check_range(c, 1, most), .w = check_range(c, 1, most),
                                    .cin = 8 * check_range(c, 1, 20), .cout = 4 * side, .kh = 1, .kw = 1, .stride_h = 1, .stride_w = 1,
                                    .dil_h = 1, .dil_w = 1, .groups = 1};
@@ -728,6 +731,11 @@ static void bench(struct check *c)
         bench_one(c, TACHY_F16, 8, hw, channels, channels, 3, 1, 1, false);
         bench_one(c, TACHY_F16, 8, hw, channels, 2 * channels, 3, 2, 1, false);
     }
+    for (int hw = 80, cin = 64; hw >= 20; hw /= 2, cin *= 2) { // its heads for 80 classes
+        bench_one(c, TACHY_F16, 8, hw, cin, 80, 3, 1, 1, false);
+        bench_one(c, TACHY_F16, 8, hw, 80, 80, 3, 1, 1, false);
+    }
+    bench_one(c, TACHY_F16, 8, 80, 96, 96, 3, 1, 1, false); // YOLOv8m's
     for (int cin = 8; cin <= 16; cin += 8) // over each pixel of 1080p
         bench_one(c, TACHY_F16, 1, 1440, cin, 16, 1, 1, 1, false);
     for (int n = 8; n > 0; n -= 7) { // DeepLabV3-ResNet101's layers at 512x512, batch 8 and 1
@@ -771,22 +779,14 @@ static void run(struct check *c)
 {
     const struct tachy_nn_kernels *k = tachy_nn_kernels();
     for (int i = 0; i < check_times(c, 120); i++)
-        plain(c);
-    for (int i = 0; i < check_times(c, 120); i++)
-        depthwise(c);
+        plain(c), depthwise(c);
     for (int i = 0; i < check_times(c, 60) && c->gpu->device.cc_major >= 8; i++)
         small(c), pairs(c, true, true);
     if (c->gpu->device.cc_major == 9) {
+        for (int i = 0; i < check_times(c, 80); i++)
+            cores(c, "conv_tma", k->conv_tma, TACHY_NN_TMA_VARIANTS, i % 2);
         for (int i = 0; i < check_times(c, 40); i++)
-            cores(c, "conv_tma", k->conv_tma, TACHY_NN_TMA_VARIANTS, false);
-        for (int i = 0; i < check_times(c, 30); i++)
-            cores(c, "conv_tma", k->conv_tma, TACHY_NN_TMA_VARIANTS, true);
-        for (int i = 0; i < check_times(c, 40); i++)
-            odd_channels(c);
-        for (int i = 0; i < check_times(c, 40); i++)
-            volumes(c);
-        for (int i = 0; i < check_times(c, 40); i++)
-            pairs(c, i % 4 == 0, false);
+            odd_channels(c), volumes(c), pairs(c, i % 4 == 0, false);
         for (int i = 0; i < check_times(c, 20); i++)
             spreads(c, i % 4 == 0);
     }

@@ -45,7 +45,7 @@ TACHY_NN_LAUNCHER(conv_small, tachy_nn_conv)
 TACHY_NN_LAUNCHER(conv_tma, tachy_nn_conv)
 
 // Number of variants of the kernels (not every one fits every shape).
-enum { TACHY_NN_TMA_VARIANTS = 17 };
+enum { TACHY_NN_TMA_VARIANTS = 21 };
 // Most input channels of conv_small, and most output channels of each convolution of small_pair (pair.h).
 enum { TACHY_NN_SMALL = 128, TACHY_NN_SMALL_PAIR = 64 };
 

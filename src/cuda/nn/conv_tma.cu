@@ -9,15 +9,19 @@
 // part of the steps, the sums meet in shared memory.
 enum { CONSUMERS = 256, THREADS = CONSUMERS + 128, MOST_ORDER = 512, SHARED = 227 * 1024 };
 
+// Channels that a warpgroup stores at once. Rows of 64 are swizzled; others lie dense, and rows four apart share banks.
+template <int COLUMNS> constexpr int WIDTH = COLUMNS % 64 == 0 ? 64 : COLUMNS % 80 == 0 ? 80 : 48;
+
 // TAPS: 1, or 3: those above each other share a step, whose box of pixels is as much higher.
 template <int BLOCKS, int COLUMNS, int CHANNELS, int TAPS> struct layout { // of shared memory: stages, staging, biases, barriers
     static constexpr int DEPTH = CHANNELS, PIXELS = 128 * BLOCKS, ROWS = TAPS > 1 ? PIXELS + 64 : PIXELS; // of DEPTH channels
     static constexpr int A_BYTES = ROWS * DEPTH * 2, B_TAP = COLUMNS * DEPTH * 2, B_BYTES = TAPS * B_TAP;
-    static constexpr int STAGE = A_BYTES + B_BYTES, CHUNK = 64 * 64 * 2, STAGING = 4 * CHUNK; // two chunks a warpgroup
+    static constexpr int STAGE = A_BYTES + B_BYTES, CHUNK = 64 * WIDTH<COLUMNS> * 2, STAGING = 4 * CHUNK; // two chunks a warpgroup
     static constexpr int BIASES = 2 * COLUMNS * (int)sizeof(float), BARRIERS = 256;
     // Swizzled tiles begin at multiples of 1024, as shared memory does after what the system has of it.
     static constexpr int SPARE = 512, STAGES_FIT = (SHARED - SPARE - STAGING - BIASES - BARRIERS) / STAGE;
     static constexpr int STAGES = STAGES_FIT < 8 ? STAGES_FIT : 8;
+    static_assert(COLUMNS % WIDTH<COLUMNS> == 0 && A_BYTES % 1024 == 0 && B_TAP % 1024 == 0, "whole chunks and swizzles");
     static constexpr int USED = STAGES * STAGE + STAGING + BIASES + BARRIERS, BYTES = USED + SPARE;
 };
 
@@ -169,24 +173,28 @@ struct place { // of one warpgroup's thread
     float *bias;             // of the tile's channels
 };
 
-// Fetches the tensor to add for chunk u (64 pixels of block `block`, 64 channels) into the buffer of `turn`. Called by
+// Fetches the tensor to add for chunk u (64 pixels of block `block`, W channels) into the buffer of `turn`. Called by
 // one thread.
-__device__ static inline void fetch_added(const work &w, const tile &t, const place &p, int block, int channel, int turn)
+template <int W> __device__ static inline void fetch_added(const work &w, const tile &t, const place &p, int block, int channel, int turn)
 {
     int pixel = block * 64;
     uint32_t bar = p.added + 8 * (turn & 1);
-    barrier_expect(bar, 64 * 64 * 2);
-    tma_load(p.staging + (turn & 1) * (64 * 64 * 2), &w.add, bar, channel, t.x + pixel % w.tw, t.y + pixel / w.tw % w.th,
+    barrier_expect(bar, 64 * W * 2);
+    tma_load(p.staging + (turn & 1) * (64 * W * 2), &w.add, bar, channel, t.x + pixel % w.tw, t.y + pixel / w.tw % w.th,
              w.add_one ? 0 : t.n + pixel / w.tw / w.th);
 }
 
+// Bytes from the beginning of row `row` of a chunk to its channels j * 8 and following.
+template <int W> __device__ static inline uint32_t in_row(int j, int row) { return (uint32_t)(W == 64 ? j ^ (row & 7) : j) << 4; }
+
 // Added to d, or returned in `more` if it comes after the activation.
-template <typename T> __device__ static inline void take_added(const work &w, uint32_t line, int row, int lane, float (&d)[32], float (&more)[32])
+template <typename T, int W>
+__device__ static inline void take_added(const work &w, uint32_t line, int row, int lane, float (&d)[W / 2], float (&more)[W / 2])
 {
 #pragma unroll
-    for (int j = 0; j < 8; j += 2) {
+    for (int j = 0; j < W / 8; j += 2) {
         uint32_t r[4];
-        matrices_get(r, line + (((j + (lane >> 4)) ^ (row & 7)) << 4));
+        matrices_get(r, line + in_row<W>(j + (lane >> 4), row));
 #pragma unroll
         for (int k = 0; k < 4; k++) { // matrices: rows 0 and 8 of j, of j + 1
             float2 v = floats<T>(r[k]);
@@ -195,64 +203,64 @@ template <typename T> __device__ static inline void take_added(const work &w, ui
         }
     }
 #pragma unroll
-    for (int k = 0; k < 32; k++)
+    for (int k = 0; k < W / 2; k++)
         d[k] += w.add_last ? 0.0f : more[k];
 }
 
 // A loop, because unrolled it would be most of the kernel.
-__device__ __noinline__ static void activate_seldom(const tachy_nn_act &act, float (&d)[32])
+template <int N> __device__ __noinline__ static void activate_seldom(const tachy_nn_act &act, float (&d)[N])
 {
-    for (int k = 0; k < 32; k++)
+    for (int k = 0; k < N; k++)
         d[k] = seldom(act.kind, act.a, act.b, d[k]);
 }
 
 // Slopes of a thread's two columns of each eight, from `channel` on, all asked for at once.
-__device__ static inline void load_slopes(const work &w, float (&slope)[16], int channel)
+template <int N> __device__ static inline void load_slopes(const work &w, float (&slope)[N], int channel)
 {
 #pragma unroll
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < N; i++) {
         int c = channel + i / 2 * 8 + i % 2;
         slope[i] = c < w.s.cout ? __ldg(at<const float>(w.act.slope) + c) : 0.0f;
     }
 }
 
-// 64 pixels by 64 channels from the sums in d to the output. `turn` counts the chunks.
-template <typename T>
-__device__ static inline void store_chunk(const work &w, const tile &t, const place &p, float (&d)[32], int block, int channel, int turn)
+// 64 pixels by W channels from the sums in d to the output. `turn` counts the chunks.
+template <typename T, int W>
+__device__ static inline void store_chunk(const work &w, const tile &t, const place &p, float (&d)[W / 2], int block, int channel, int turn)
 {
-    uint32_t buffer = p.staging + (turn & 1) * (64 * 64 * 2), row = p.lane % 8 + (p.lane & 8);
-    uint32_t line = buffer + (p.warp * 16 + row) * 128;
+    uint32_t buffer = p.staging + (turn & 1) * (64 * W * 2), row = p.lane % 8 + (p.lane & 8);
+    uint32_t line = buffer + (p.warp * 16 + row) * (W * 2);
     int pixel = block * 64;
-    float more[32], slope[16];
+    float more[W / 2], slope[W / 4];
     const float *bias = p.bias + channel - t.channel + p.lane % 4 * 2;
     if (w.act.kind == TACHY_ACT_PRELU)
         load_slopes(w, slope, channel + p.lane % 4 * 2);
 #pragma unroll
-    for (int j = 0; j < 8; j++) {
+    for (int j = 0; j < W / 8; j++) {
         float2 b = *reinterpret_cast<const float2 *>(bias + j * 8);
         d[j * 4] += b.x, d[j * 4 + 1] += b.y, d[j * 4 + 2] += b.x, d[j * 4 + 3] += b.y;
     }
     if (w.has_add) {
         barrier_wait(p.added + 8 * (turn & 1), turn >> 1 & 1);
-        take_added<T>(w, line, row, p.lane, d, more);
+        take_added<T, W>(w, line, row, p.lane, d, more);
     }
     if (w.act.kind == TACHY_ACT_PRELU) {
 #pragma unroll
-        for (int k = 0; k < 32; k++)
+        for (int k = 0; k < W / 2; k++)
             d[k] *= d[k] < 0 ? slope[k / 4 * 2 + k % 2] : 1.0f;
-    } else if (!activate_common<32>(w.act, d)) {
-        float v[32]; // in memory, as the sums are not
+    } else if (!activate_common<W / 2>(w.act, d)) {
+        float v[W / 2]; // in memory, as the sums are not
 #pragma unroll
-        for (int k = 0; k < 32; k++)
+        for (int k = 0; k < W / 2; k++)
             v[k] = d[k];
         activate_seldom(w.act, v);
 #pragma unroll
-        for (int k = 0; k < 32; k++)
+        for (int k = 0; k < W / 2; k++)
             d[k] = v[k];
     }
     if (w.has_add && w.add_last)
 #pragma unroll
-        for (int k = 0; k < 32; k++)
+        for (int k = 0; k < W / 2; k++)
             d[k] += more[k];
     if (!w.has_add) { // else the added values came when the chunk before last had been read
         if (p.thread == 0)
@@ -260,12 +268,12 @@ __device__ static inline void store_chunk(const work &w, const tile &t, const pl
         named_barrier(1 + p.group, 128);
     }
 #pragma unroll
-    for (int j = 0; j < 8; j += 2) {
+    for (int j = 0; j < W / 8; j += 2) {
         uint32_t r[4];
 #pragma unroll
         for (int k = 0; k < 4; k++)
             r[k] = halves<T>(d[j * 4 + 2 * k], d[j * 4 + 2 * k + 1]);
-        matrices_put(line + (((j + (p.lane >> 4)) ^ (row & 7)) << 4), r);
+        matrices_put(line + in_row<W>(j + (p.lane >> 4), row), r);
     }
     fence_async();
     named_barrier(1 + p.group, 128);
@@ -281,16 +289,16 @@ __device__ static inline void store_chunk(const work &w, const tile &t, const pl
 template <int BLOCKS, int N, int SPLIT>
 __device__ static inline void meet(float (&d)[BLOCKS][N / 2], uint32_t stages, const place &p, int mine)
 {
-    constexpr int UNITS = BLOCKS * N / 64;
+    constexpr int W = WIDTH<N>, UNITS = BLOCKS * N / W, FOURS = W / 8; // of a thread's sums in a chunk
     cluster_sync(); // nobody's stages are needed any more
 #pragma unroll
     for (int u = 0; u < UNITS; u++) {
         int owner = u % SPLIT, from = (mine - owner + SPLIT) % SPLIT - 1;
-        uint32_t to = stages + ((((u / SPLIT) * (SPLIT - 1) + from) * 2 + p.group) * 8 * 128 + p.thread) * 16;
+        uint32_t to = stages + ((((u / SPLIT) * (SPLIT - 1) + from) * 2 + p.group) * FOURS * 128 + p.thread) * 16;
         if (owner != mine)
 #pragma unroll
-            for (int k = 0; k < 8; k++) {
-                const float *v = d[u / (N / 64)] + u % (N / 64) * 32 + k * 4;
+            for (int k = 0; k < FOURS; k++) {
+                const float *v = d[u / (N / W)] + u % (N / W) * (W / 2) + k * 4;
                 cluster_put(to + k * 128 * 16, owner, v[0], v[1], v[2], v[3]);
             }
     }
@@ -301,18 +309,18 @@ __device__ static inline void meet(float (&d)[BLOCKS][N / 2], uint32_t stages, c
 #pragma unroll
             for (int from = 0; from < SPLIT - 1; from++)
 #pragma unroll
-                for (int k = 0; k < 8; k++) {
-                    uint32_t at = stages + ((((u / SPLIT) * (SPLIT - 1) + from) * 2 + p.group) * 8 * 128 + p.thread + k * 128) * 16;
-                    float *v = d[u / (N / 64)] + u % (N / 64) * 32 + k * 4, x, y, z, q;
+                for (int k = 0; k < FOURS; k++) {
+                    uint32_t at = stages + ((((u / SPLIT) * (SPLIT - 1) + from) * 2 + p.group) * FOURS * 128 + p.thread + k * 128) * 16;
+                    float *v = d[u / (N / W)] + u % (N / W) * (W / 2) + k * 4, x, y, z, q;
                     asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(x), "=f"(y), "=f"(z), "=f"(q) : "r"(at) : "memory");
                     v[0] += x, v[1] += y, v[2] += z, v[3] += q;
                 }
 }
 
-// Chunk u of a warpgroup: 64 pixels of block u / (N / 64) and 64 channels. True if it is this block's and exists.
+// Chunk u of a warpgroup: 64 pixels of block u / (N / WIDTH) and WIDTH channels. True if it is this block's and exists.
 template <int N, int SPLIT> __device__ static inline bool is_mine(const work &w, const tile &t, int u, int part)
 {
-    return u % SPLIT == part && t.channel + u % (N / 64) * 64 < w.s.cout;
+    return u % SPLIT == part && t.channel + u % (N / WIDTH<N>) * WIDTH<N> < w.s.cout;
 }
 
 // The chunk of a tile whose added tensor was not asked for yet, and its turn.
@@ -324,27 +332,27 @@ struct ahead {
 template <int BLOCKS, int N, int SPLIT>
 __device__ static inline void fetch_next(const work &w, const tile &t, const place &p, int part, ahead &a)
 {
-    constexpr int UNITS = BLOCKS * N / 64;
+    constexpr int W = WIDTH<N>, UNITS = BLOCKS * N / W;
     for (; a.chunk < UNITS && !is_mine<N, SPLIT>(w, t, a.chunk, part); a.chunk++)
         ;
     if (a.chunk == UNITS)
         return;
     tma_store_read<0>();
-    fetch_added(w, t, p, p.group * BLOCKS + a.chunk / (N / 64), t.channel + a.chunk % (N / 64) * 64, a.turn++);
+    fetch_added<W>(w, t, p, p.group * BLOCKS + a.chunk / (N / W), t.channel + a.chunk % (N / W) * W, a.turn++);
     a.chunk++;
 }
 
 template <typename T, int BLOCKS, int N, int SPLIT>
 __device__ static inline void store_tile(const work &w, const tile &t, const place &p, float (&d)[BLOCKS][N / 2], int part, ahead &a, int &turn)
 {
-    constexpr int UNITS = BLOCKS * N / 64;
+    constexpr int W = WIDTH<N>, UNITS = BLOCKS * N / W;
 #pragma unroll
     for (int u = 0; u < UNITS; u++)
         if (is_mine<N, SPLIT>(w, t, u, part)) {
             if (w.has_add && p.thread == 0)
                 fetch_next<BLOCKS, N, SPLIT>(w, t, p, part, a);
-            store_chunk<T>(w, t, p, *reinterpret_cast<float(*)[32]>(d[u / (N / 64)] + u % (N / 64) * 32), p.group * BLOCKS + u / (N / 64),
-                        t.channel + u % (N / 64) * 64, turn);
+            store_chunk<T, W>(w, t, p, *reinterpret_cast<float(*)[W / 2]>(d[u / (N / W)] + u % (N / W) * (W / 2)),
+                              p.group * BLOCKS + u / (N / W), t.channel + u % (N / W) * W, turn);
             turn++;
         }
 }
@@ -426,11 +434,11 @@ static bool encode_picture(CUtensorMap *map, const tachy_nn_tensor *t, int c, in
     return encode(map, t->data, 4, size, stride, boxes, step);
 }
 
-// Every second row of a spread picture, from `row` on: pixels of c channels in pairs, of which a box has one side.
-static bool encode_rows(CUtensorMap *map, const tachy_nn_tensor *t, int row, int c, int w, int h, int n, const int box[3])
+// Every second row of a spread picture, from `row` on: pixels of c channels in pairs, of which a box has `width` of one side.
+static bool encode_rows(CUtensorMap *map, const tachy_nn_tensor *t, int row, int c, int w, int h, int n, int width, const int box[3])
 {
     int64_t size[5] = {c, 2, w, h, n}, stride[5] = {1, t->pixel, 2 * t->pixel, 2 * t->row, t->image ? t->image : t->row * 2 * h};
-    int boxes[5] = {64, 1, box[0], box[1], box[2]}, step[5] = {1, 1, 1, 1, 1};
+    int boxes[5] = {width, 1, box[0], box[1], box[2]}, step[5] = {1, 1, 1, 1, 1};
     return encode(map, t->data + (cuda_address)(row * t->row * 2), 5, size, stride, boxes, step);
 }
 
@@ -491,9 +499,16 @@ static bool may_split(const work *w, int64_t tiles, int split, int sms)
     return fits;
 }
 
+// False if narrower tiles do the same: of wide ones half is enough, and what is no multiple of 64 must not fill more.
+static bool columns_pay(int cout, int n)
+{
+    return n % 64 ? parts(cout, n) * n <= parts(cout, 64) * 64 : n == 64 || n / 2 < cout;
+}
+
 template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH = 64, int TAPS = 1> static int launch(const tachy_nn_conv *a, cuda_stream stream)
 {
     typedef layout<BLOCKS, N, DEPTH, TAPS> L;
+    constexpr int W = WIDTH<N>;
     static_assert(L::STAGES * TAPS >= 4 && L::BYTES <= SHARED, "shared memory");
     work w;
     w.s = a->shape;
@@ -504,7 +519,7 @@ template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH = 64, int TAPS = 1
     w.add_one = w.has_add && !a->epilogue.add.image && s->n > 1;
     w.weights_image = a->weights_image ? s->cout : 0;
     w.side = a->spread.data ? s->cout / 4 : 0, w.apart = w.side ? a->spread_apart : 0;
-    if (w.apart && (w.side % N || SPLIT > 1 || TAPS > 1))
+    if (w.side % W || (w.apart && (w.side % N || SPLIT > 1 || TAPS > 1)) || !columns_pay(s->cout, N))
         return cudaErrorInvalidValue;
     w.planes = a->planes > 1 ? a->planes : 1, w.before = a->planes > 1 ? a->before : 0;
     if ((TAPS > 1 && (s->kh != TAPS || s->stride_h > 1 || s->stride_w > 1 || w.planes > 1)) || !choose_tile(&w, L::PIXELS, s->n, TAPS, L::ROWS))
@@ -514,8 +529,8 @@ template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH = 64, int TAPS = 1
     w.columns = parts(s->cout, N), w.chunks = parts(s->cin, DEPTH);
     int64_t tiles = (int64_t)w.tiles_x * w.tiles_y * w.tiles_n * w.columns;
     int sms = attribute(cudaDevAttrMultiProcessorCount);
-    if (tiles < 1 || tiles > INT32_MAX / 64 || (SPLIT > 1 && !may_split(&w, tiles, SPLIT, sms)) || (N > 64 && N / 2 >= s->cout) ||
-        (DEPTH < 64 && w.chunks % 2 == 0)) // 64 channels at a time are as many
+    if (tiles < 1 || tiles > INT32_MAX / 64 || (SPLIT > 1 && !may_split(&w, tiles, SPLIT, sms)) ||
+        (DEPTH < 64 && TAPS == 1 && w.chunks % 2 == 0)) // 64 channels at a time are as many
         return cudaErrorInvalidValue;
     w.tiles = (int)tiles;
     // Unit that a warpgroup stores at once: 64 pixels of the box, in its order.
@@ -529,11 +544,11 @@ template <typename T, int BLOCKS, int N, int SPLIT, int DEPTH = 64, int TAPS = 1
     if (!encode_picture(&w.in, &a->in, s->cin, s->w, s->h, a->planes > 1 ? a->in_planes : s->n, DEPTH, box, s->stride_w, s->stride_h) ||
         !encode(&w.weights, a->weights, 3, size, stride, rows, one))
         return cudaErrorInvalidValue;
-    bool stores = w.side ? encode_rows(&w.out, &a->spread, 0, w.side, w.out_w, w.out_h, s->n, part) &&
-                               encode_rows(&w.add, &a->spread, 1, w.side, w.out_w, w.out_h, s->n, part)
-                         : encode_picture(&w.out, &a->out, s->cout, w.out_w, w.out_h, s->n, 64, part, 1, 1) &&
+    bool stores = w.side ? encode_rows(&w.out, &a->spread, 0, w.side, w.out_w, w.out_h, s->n, W, part) &&
+                               encode_rows(&w.add, &a->spread, 1, w.side, w.out_w, w.out_h, s->n, W, part)
+                         : encode_picture(&w.out, &a->out, s->cout, w.out_w, w.out_h, s->n, W, part, 1, 1) &&
                                encode_picture(&w.add, w.has_add ? &a->epilogue.add : &a->out, s->cout, w.out_w, w.out_h, w.add_one ? 1 : s->n,
-                                              64, part, 1, 1);
+                                              W, part, 1, 1);
     if (!stores)
         return cudaErrorInvalidValue;
     cudaError_t err = cudaFuncSetAttribute(conv_tma<T, BLOCKS, N, SPLIT, DEPTH, TAPS>, cudaFuncAttributeMaxDynamicSharedMemorySize, L::BYTES);
@@ -555,6 +570,7 @@ template <typename T> static int launch_variant(const tachy_nn_conv *a, cuda_str
         launch<T, 1, 256, 2>, launch<T, 1, 256, 4>, launch<T, 1, 128, 2>, launch<T, 2, 128, 2>, launch<T, 2, 128, 4>,
         launch<T, 2, 64, 1, 32>, launch<T, 1, 64, 1, 32>, launch<T, 2, 128, 1, 32>,
         launch<T, 1, 128, 4>, launch<T, 1, 64, 2>,  launch<T, 1, 64, 4>, launch<T, 2, 64, 1, 64, 3>,
+        launch<T, 2, 80, 1>, launch<T, 1, 80, 1>, launch<T, 2, 80, 1, 32, 3>, launch<T, 2, 96, 1, 32, 3>,
     };
     return variants[a->variant](a, stream);
 }

@@ -100,7 +100,8 @@ __device__ static inline void matrices_put(uint32_t at, const uint32_t (&r)[4])
 // Operands of an instruction, in tens: %t0 to %t9; and the sums that they stand for.
 #define TEN(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
 #define SUMS_8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
-#define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
+#define SUMS_16(i) SUMS_8(i), SUMS_8(i + 8)
+#define SUMS_32(i) SUMS_16(i), SUMS_16(i + 16)
 #define BY_TYPE(instruction, ...) \
     do { \
         if constexpr (IS_BFLOAT<T>) \
@@ -119,6 +120,14 @@ __device__ static inline void matrices_put(uint32_t at, const uint32_t (&r)[4])
 template <typename T> __device__ static inline void wgmma(float (&d)[32], uint64_t a, uint64_t b, bool add)
 {
     BY_TYPE(WGMMA, "64", TEN() TEN(1) TEN(2) "%30, %31", "%32", "%33", "%34", SUMS_32(0));
+}
+template <typename T> __device__ static inline void wgmma(float (&d)[40], uint64_t a, uint64_t b, bool add)
+{
+    BY_TYPE(WGMMA, "80", TEN() TEN(1) TEN(2) "%30, %31, %32, %33, %34, %35, %36, %37, %38, %39", "%40", "%41", "%42", SUMS_32(0), SUMS_8(32));
+}
+template <typename T> __device__ static inline void wgmma(float (&d)[48], uint64_t a, uint64_t b, bool add)
+{
+    BY_TYPE(WGMMA, "96", TEN() TEN(1) TEN(2) TEN(3) "%40, %41, %42, %43, %44, %45, %46, %47", "%48", "%49", "%50", SUMS_32(0), SUMS_16(32));
 }
 template <typename T> __device__ static inline void wgmma(float (&d)[64], uint64_t a, uint64_t b, bool add)
 {
@@ -155,5 +164,6 @@ template <typename T> __device__ static inline void wgmma(float (&d)[128], const
 #undef BY_TYPE
 #undef TEN
 #undef SUMS_8
+#undef SUMS_16
 #undef SUMS_32
 #undef WGMMA

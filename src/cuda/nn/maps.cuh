@@ -17,7 +17,8 @@ static encode_fn encoder(void)
 }
 
 // Describes a tensor of 16-bit elements with up to five dimensions, innermost first, from which boxes are fetched: box
-// elements per dimension, step apart. Strides count elements; the innermost is 1. Rows of 64 or 32 elements are swizzled.
+// elements per dimension, step apart. Strides count elements; the innermost is 1. Rows of 64 or 32 elements are swizzled;
+// others lie dense.
 static bool encode(CUtensorMap *map, cuda_address data, int rank, const int64_t *size, const int64_t *stride, const int *box, const int *step)
 {
     cuuint64_t sizes[5], strides[4];
@@ -27,8 +28,8 @@ static bool encode(CUtensorMap *map, cuda_address data, int rank, const int64_t 
         if (d)
             strides[d - 1] = (cuuint64_t)stride[d] * 2;
     }
+    const CUtensorMapSwizzle swizzle = box[0] == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : box[0] == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_NONE;
     encode_fn fn = encoder();
     return fn && fn(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, (cuuint32_t)rank, at<void>(data), sizes, strides, boxes, steps,
-                    CU_TENSOR_MAP_INTERLEAVE_NONE, box[0] == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+                    CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
