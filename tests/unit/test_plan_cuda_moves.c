@@ -592,7 +592,35 @@ TEST(maps_side_by_side)
     tachy_graph_close(&g);
 }
 
+// The first candidate among conv_tma's tiles on a GPU of 132 multiprocessors, for a 3x3 convolution of eight pictures.
+static int first_tile(int hw, int cin, int cout)
+{
+    struct tachy_gpu gpu = {.device = {.cc_major = 9, .sm_count = 132}};
+    struct cuda_plan p = {.gpu = &gpu};
+    struct cuda_step s = {.kind = CUDA_CONV, .a.conv = {.dtype = TACHY_F16, .shape = {.n = 8, .h = hw, .w = hw, .cin = cin, .cout = cout, .kh = 3,
+                          .kw = 3, .stride_h = 1, .stride_w = 1, .dil_h = 1, .dil_w = 1, .pad_top = 1, .pad_left = 1, .pad_bottom = 1,
+                          .pad_right = 1, .groups = 1}}};
+    struct cuda_way ways[CUDA_WAYS];
+    int n = cuda_ways(&p, &s, ways), seen = 0;
+    for (int i = 0; i < n; i++)
+        if (ways[i].kernel == CUDA_CONV_TMA)
+            seen |= 1 << ways[i].variant;
+    CHECK_INT(seen, (1 << TACHY_NN_TMA_VARIANTS) - 1);
+    CHECK_INT(ways[0].kernel, CUDA_CONV_TMA);
+    return ways[0].variant;
+}
+
+TEST(tiles_of_80_and_96_columns)
+{
+    CHECK_INT(first_tile(80, 80, 80), 19); // 256 pixels, three taps of 32 channels
+    CHECK_INT(first_tile(80, 64, 80), 17); // 256 pixels
+    CHECK_INT(first_tile(40, 128, 80), 18); // 128 pixels
+    CHECK_INT(first_tile(80, 96, 96), 20);
+    CHECK_INT(first_tile(160, 64, 64), 16); // those of 64 columns
+    CHECK_INT(first_tile(64, 256, 256), 0);
+}
+
 TEST_MAIN(TEST_CASE(gated_unit_is_one_launch), TEST_CASE(maps_side_by_side), TEST_CASE(sums_across_dimensions_of_one), TEST_CASE(sums_of_places_become_biases), TEST_CASE(pixels_written_by_a_convolution), TEST_CASE(pixels_that_a_sum_reads), TEST_CASE(halves_are_written_in_place), TEST_CASE(few_channels),
           TEST_CASE(volumes_sampled_where_they_lie),
           TEST_CASE(attention_in_place), TEST_CASE(attention_with_one_side_alone), TEST_CASE(transformer_layer), TEST_CASE(products_of_moved_parts),
-          TEST_CASE(volumes_stay_turned))
+          TEST_CASE(volumes_stay_turned), TEST_CASE(tiles_of_80_and_96_columns))

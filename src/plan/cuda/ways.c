@@ -26,7 +26,9 @@ static const struct tma_tile {
 } tma_tiles[] = {{1, 256, 1, 64, 1}, {2, 128, 1, 64, 1}, {1, 128, 1, 64, 1}, {2, 64, 1, 64, 1}, {1, 64, 1, 64, 1},
                  {1, 256, 2, 64, 1}, {1, 256, 4, 64, 1}, {1, 128, 2, 64, 1}, {2, 128, 2, 64, 1}, {2, 128, 4, 64, 1},
                  {2, 64, 1, 32, 1}, {1, 64, 1, 32, 1}, {2, 128, 1, 32, 1}, {1, 128, 4, 64, 1}, {1, 64, 2, 64, 1},
-                 {1, 64, 4, 64, 1}, {2, 64, 1, 64, 3}};
+                 {1, 64, 4, 64, 1}, {2, 64, 1, 64, 3}, {2, 80, 1, 64, 1}, {1, 80, 1, 64, 1}, {2, 80, 1, 32, 3}, {2, 96, 1, 32, 3}};
+
+static int filled(int channels, int columns) { return (channels + columns - 1) / columns * columns; }
 
 // About how long a variant takes, in us: rounds of tiles over the multiprocessors, each as long as its steps of `depth`
 // channels take to multiply or to load, whichever is longer. The rates are an H200's for one multiprocessor.
@@ -40,7 +42,8 @@ static double tma_time(const struct tachy_conv_shape *s, int planes, const struc
     int64_t steps = ((s->cin + t->depth - 1) / t->depth * s->kh * s->kw * planes + t->split - 1) / t->split;
     double loaded = t->taps > 1 ? (double)(rows + 32) / t->taps : (double)rows; // pixels a tap
     double multiply = 2.0 * (double)rows * t->columns * t->depth / flops, load = (loaded + t->columns) * t->depth * 2 / bytes;
-    if (t->taps > 1 && (s->kh != t->taps || s->stride_h > 1 || s->stride_w > 1))
+    if ((t->taps > 1 && (s->kh != t->taps || s->stride_h > 1 || s->stride_w > 1)) ||
+        (t->columns % 64 && filled(s->cout, t->columns) > filled(s->cout, 64)))
         return 1e30; // refused
     double tile = (double)steps * (TACHY_MAX(multiply, load) + a_step) + a_tile * t->blocks * t->columns / 128;
     return (double)((tiles + sms - 1) / sms) * tile;
@@ -77,7 +80,8 @@ int cuda_spread_variant(const struct cuda_plan *p, const struct tachy_nn_conv *c
     s.kh -= c->spread_apart, s.kw -= c->spread_apart;
     for (int i = 0; i < (int)TACHY_ARRAY_SIZE(tma_tiles); i++) {
         const struct tma_tile *t = &tma_tiles[i];
-        bool fits = t->split == 1 && t->taps == 1 && (!c->spread_apart || s.cout / 4 % t->columns == 0);
+        bool whole = s.cout / 4 % t->columns == 0; // no tile, or no chunk of 64 channels, has channels of two sides
+        bool fits = t->split == 1 && t->taps == 1 && (whole || (!c->spread_apart && t->columns % 64 == 0));
         double us = fits ? tma_time(&s, 1, t, TACHY_MAX(p->gpu->device.sm_count, 1)) : 1e30;
         if (us < least)
             least = us, best = i;
