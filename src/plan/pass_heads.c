@@ -2,7 +2,7 @@
 #include "plan/pass_parts.h"
 
 // The ends of detectors: pictures of several sizes, each flattened to [n][c][h w], side by side, often turned to [n][h w][c] then.
-// Put side by side as pictures of one column, and turned as such, they are what lies in memory with channels last.
+// Put side by side as pictures of one column, and turned or cut as such, they are what lies in memory with channels last.
 
 static bool is_turn(const struct tachy_node *n)
 {
@@ -63,9 +63,33 @@ static int turn_flat(struct tachy_graph *g, struct tachy_node *n)
     return TACHY_OK;
 }
 
+// True for some channels of a flattened picture.
+static bool cuts_flat(const struct tachy_node *n)
+{
+    const struct tachy_node *by = pass_cuts(n, 1) && n->out->rank == 3 ? n->in[0]->made_by : NULL;
+    const struct tachy_value *x = by && by->op == TACHY_OP_RESHAPE ? by->in[0] : NULL;
+    return x && x->rank == 4 && x->dtype == TACHY_F32 && !x->data && x->shape[0] == by->out->shape[0] && x->shape[1] == by->out->shape[1];
+}
+
+// They are cut off the picture, and flattened.
+static int cut_picture(struct tachy_graph *g, struct tachy_node *n)
+{
+    struct tachy_value *x = n->in[0]->made_by->in[0];
+    struct tachy_plan_attr a = {.slice = {.start = {[1] = n->attr.slice.start[1]}, .step = {1, 1, 1, 1}}};
+    x = pass_put(g, n, TACHY_OP_SLICE, &a, &x, 1, 4, (int64_t[]){x->shape[0], n->out->shape[1], x->shape[2], x->shape[3]});
+    if (!x)
+        return TACHY_ERR_NOMEM;
+    tachy_node_set_input(n, 0, x);
+    n->op = TACHY_OP_RESHAPE;
+    n->attr = (struct tachy_plan_attr){.perm = {0}};
+    return TACHY_OK;
+}
+
 int tachy_plan_heads(struct tachy_graph *g)
 {
     int err = pass_each(g, joins_flat, join_columns);
+    if (err == TACHY_OK)
+        err = pass_each(g, cuts_flat, cut_picture);
     if (err == TACHY_OK)
         err = pass_each(g, turns_flat, turn_flat);
     return err < 0 ? err : tachy_plan_dead(g);
