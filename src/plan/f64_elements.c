@@ -299,14 +299,24 @@ void f64_reduce(const struct f64_node *f)
 void f64_softmax(const struct f64_node *f)
 {
     const struct tachy_value *x = f->n->in[0];
-    int64_t behind = 1, n = x->shape[f->n->attr.axis], all = tachy_value_elements(x);
+    const double *w = f64_in(f, 1) ? f->in[1] : NULL;
+    int64_t behind = 1, n = w ? f64_in(f, 1)->shape[0] : x->shape[f->n->attr.axis], all = tachy_value_elements(x);
     for (int d = f->n->attr.axis + 1; d < x->rank; d++)
         behind *= x->shape[d];
     for (int64_t i = 0; i < all / n; i++) {
         const double *from = f->in[0] + i / behind * behind * n + i % behind;
-        double *to = f->out + (from - f->in[0]), max = -INFINITY, sum = 0;
+        double *to = f->out + (from - f->in[0]), max = -INFINITY, sum = 0, weighted = 0;
         for (int64_t k = 0; k < n; k++)
             max = fmax(max, from[k * behind]);
+        for (int64_t k = 0; k < n && w; k++) {
+            const double e = exp(from[k * behind] - max);
+            sum += e;
+            weighted += w[k] * e;
+        }
+        if (w) {
+            f->out[i] = weighted / sum;
+            continue;
+        }
         for (int64_t k = 0; k < n; k++)
             sum += to[k * behind] = exp(from[k * behind] - max);
         for (int64_t k = 0; k < n; k++)

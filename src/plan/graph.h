@@ -30,7 +30,8 @@
                                      resize */                                                     \
     X(POOL, "Pool", 1, 1)         /* pool */                                                       \
     X(REDUCE, "Reduce", 1, 1)     /* reduce */                                                     \
-    X(SOFTMAX, "Softmax", 1, 1)   /* axis; log: its logarithm */                                                       \
+    X(SOFTMAX, "Softmax", 1, 2)   /* x, constant weights [k]; axis; log: its logarithm. With weights, the softmax is that of each  \
+                                     k numbers along the axis, and the output is its sum, each times its weight */  \
     X(SELECT, "Select", 3, 3)     /* condition, where it holds, where not; broadcast as BINARY */  \
     X(GATHER, "Gather", 2, 2)     /* x, indices; axis; ONNX's Gather */                            \
     X(GATHER_EACH, "GatherEach", 2, 2) /* x, indices; axis; ONNX's GatherElements */               \

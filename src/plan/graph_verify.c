@@ -410,6 +410,22 @@ static const char *check_grid(const struct tachy_node *n)
 }
 
 // One element for each index along the axes that stay, which keep 1 or go.
+static const char *check_softmax(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *y = n->out, *w = n->nb_in > 1 ? n->in[1] : NULL;
+    const int axis = n->attr.axis;
+    if (axis < 0 || axis >= x->rank)
+        return "an axis that is not there";
+    if (!w)
+        return check_same_shape(n);
+    if (!w->data || w->dtype != TACHY_F32 || w->rank != 1 || n->attr.log)
+        return "weights of another form, or that are not constant";
+    for (int d = 0; d < x->rank; d++)
+        if (y->rank != x->rank || (d == axis ? y->shape[d] * w->shape[0] : y->shape[d]) != x->shape[d])
+            return "an output of another size";
+    return NULL;
+}
+
 static const char *check_reduce(const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0], *y = n->out;
@@ -494,9 +510,7 @@ static const char *check_op(const struct tachy_node *n)
     case TACHY_OP_POOL: return check_pool(n);
     case TACHY_OP_BINARY: return check_binary(n);
     case TACHY_OP_UNARY: return check_unary(n);
-    case TACHY_OP_SOFTMAX:
-        return n->attr.axis >= 0 && n->attr.axis < n->in[0]->rank ? check_same_shape(n)
-                                                                  : "an axis that is not there";
+    case TACHY_OP_SOFTMAX: return check_softmax(n);
     case TACHY_OP_CONCAT: return check_concat(n);
     case TACHY_OP_SLICE: return check_slice(n);
     case TACHY_OP_PAD: return check_pad(n);

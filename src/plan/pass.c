@@ -5,7 +5,7 @@
 #define PASSES \
     {"levels", tachy_plan_levels}, {"turned", tachy_plan_turned}, {"common", tachy_plan_common}, \
     {"focus", tachy_plan_focus}, \
-    {"heads", tachy_plan_heads}, {"pools", tachy_plan_pools}, {"shuffle", tachy_plan_shuffle}, \
+    {"heads", tachy_plan_heads}, {"expectation", tachy_plan_expectation}, {"pools", tachy_plan_pools}, {"shuffle", tachy_plan_shuffle}, \
     {"moves", tachy_plan_moves}, {"activations", tachy_plan_activations}, {"gelu", tachy_plan_gelu}, \
     {"prelu", tachy_plan_prelu}, {"blend", tachy_plan_blend}, {"affine", tachy_plan_affine}, {"pad", tachy_plan_pad}, \
     {"resize", tachy_plan_resize}, {"mean", tachy_plan_mean}, {"fuse", tachy_plan_fuse}, \

@@ -36,8 +36,10 @@ int tachy_plan_turned(struct tachy_graph *g);
 int tachy_plan_blend(struct tachy_graph *g);
 // Turns every second row and column into channels, as a larger kernel and stride of the convolution that follows.
 int tachy_plan_focus(struct tachy_graph *g);
-// Flattened pictures side by side: as pictures of one column, turned before they are flattened if they are turned then.
+// Flattened pictures side by side: as pictures of one column, turned or cut before they are flattened if they are then.
 int tachy_plan_heads(struct tachy_graph *g);
+// A softmax and its sum over the same axis with constant weights become one node.
+int tachy_plan_expectation(struct tachy_graph *g);
 // Maxima over windows of several sizes, and means over tiles, each of what the one before made.
 int tachy_plan_pools(struct tachy_graph *g);
 // Depth to space, its inverse and shuffled channels in a form whose pieces of channels stay adjacent.

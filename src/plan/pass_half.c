@@ -45,6 +45,7 @@ static bool grows(const struct tachy_node *n)
     const enum tachy_plan_reduce how = n->attr.reduce.how;
     switch (n->op) {
     case TACHY_OP_REDUCE: return how != TACHY_PLAN_MEAN && how != TACHY_PLAN_RMAX && how != TACHY_PLAN_RMIN;
+    case TACHY_OP_SOFTMAX: return n->nb_in > 1 && tachy_constant_most(n->in[1]) >= 65504;
     case TACHY_OP_UNARY: return n->attr.act.act == TACHY_PLAN_EXP || n->attr.act.act == TACHY_PLAN_RECIPROCAL;
     case TACHY_OP_BINARY: return n->attr.binary == TACHY_PLAN_POW || n->attr.binary == TACHY_PLAN_DIV;
     case TACHY_OP_SCATTER_EACH:

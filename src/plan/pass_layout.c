@@ -156,6 +156,16 @@ static int layout_grid(struct layout *l, struct tachy_node *n)
     return err;
 }
 
+// Runs along what is adjacent; sums along either, and puts those of channels where a Reshape wants them.
+static int layout_softmax(struct layout *l, struct tachy_node *n)
+{
+    if (n->nb_in == 1)
+        return is_picture(n->out) && n->attr.axis != 3 ? all(l, n, n->attr.axis == 1) : all(l, n, false);
+    const struct tachy_node *user = tachy_value_user(n->out);
+    n->out->nhwc = n->in[0]->nhwc && !(n->attr.axis == 1 && user && user->op == TACHY_OP_RESHAPE && !plan_moves_pixels(user));
+    return TACHY_OK;
+}
+
 static int layout_node(struct layout *l, struct tachy_node *n)
 {
     switch (n->op) {
@@ -168,9 +178,7 @@ static int layout_node(struct layout *l, struct tachy_node *n)
         if (n->attr.act.act == TACHY_PLAN_PRELU && is_picture(n->out)) // the slope is per channel
             return all(l, n, true);
         return layout_elements(l, n);
-    case TACHY_OP_SOFTMAX: // runs along what is adjacent
-        return is_picture(n->out) && n->attr.axis != 3 ? all(l, n, n->attr.axis == 1)
-                                                       : all(l, n, false);
+    case TACHY_OP_SOFTMAX: return layout_softmax(l, n);
     case TACHY_OP_BINARY:
     case TACHY_OP_SELECT:
     case TACHY_OP_CONCAT:

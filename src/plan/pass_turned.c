@@ -19,8 +19,8 @@ static bool works_turned(const struct tachy_node *n)
     switch (n->op) {
     case TACHY_OP_UNARY: return n->nb_in == 1;
     case TACHY_OP_BINARY: return n->attr.act.act != TACHY_PLAN_PRELU;
-    case TACHY_OP_CONCAT:
-    case TACHY_OP_SOFTMAX: return true;
+    case TACHY_OP_SOFTMAX: return n->nb_in == 1;
+    case TACHY_OP_CONCAT: return true;
     default: return false;
     }
 }

@@ -93,8 +93,12 @@ static bool is_along(enum tachy_plan_op op)
            op == TACHY_OP_LAYER_NORM;
 }
 
-static bool takes_views(const struct plan_place_rules *r, enum tachy_plan_op op)
+static bool takes_views(const struct plan_place_rules *r, const struct tachy_node *n)
 {
+    const enum tachy_plan_op op = n->op;
+    const struct tachy_value *x = n->in[0];
+    if (op == TACHY_OP_SOFTMAX && n->nb_in > 1 && x->nhwc && n->attr.axis == 1 && x->shape[3] == 1) // pixels are evenly apart
+        return true;
     if (r->own_types && is_along(op))
         return false;
     return op != TACHY_OP_RESHAPE && op != TACHY_OP_MATMUL && op != TACHY_OP_LAYER_NORM;
@@ -111,7 +115,7 @@ static bool may_be_view(const struct placing *p, const struct tachy_value *v)
         ptrdiff_t i = u - n->use;
         bool dense = n->op == TACHY_OP_RESIZE ? i == 2 : n->op == TACHY_OP_CONV && (i == 1 || i == 4); // weights, scales
         bool grid = p->rules->own_types && n->op == TACHY_OP_GRID_SAMPLE && i == 1;
-        if (!takes_views(p->rules, n->op) || dense || grid)
+        if (!takes_views(p->rules, n) || dense || grid)
             return false;
     }
     for (int i = 0; i < g->nb_out; i++)

@@ -189,6 +189,9 @@ void tachy_ref_binary(const struct tachy_binary_io *io, int row0, int row1);
 void tachy_ref_softmax(const struct tachy_view *in, const struct tachy_view *out, bool log,
                        int row0, int row1);
 
+// Sum of the softmax of each `n` channels of a pixel, each times its weight; out has c / n channels.
+void tachy_ref_softmax_sum(const struct tachy_view *in, const float *weights, int n, const struct tachy_view *out);
+
 // Mean and variance over each pixel's channels taken out, scaled and shifted (ONNX
 // LayerNormalization over the last axis). `shift` may be NULL.
 void tachy_ref_layer_norm(const struct tachy_view *in, const struct tachy_view *out,

@@ -21,6 +21,24 @@ void tachy_ref_softmax(const struct tachy_view *in, const struct tachy_view *out
         }
 }
 
+void tachy_ref_softmax_sum(const struct tachy_view *in, const float *weights, int n, const struct tachy_view *out)
+{
+    for (int r = 0; r < out->n * out->h; r++)
+        for (int x = 0; x < out->w; x++)
+            for (int c = 0; c < out->c; c++) {
+                const float *p = tachy_view_at(in, r / in->h, r % in->h, x) + c * n;
+                double most = -INFINITY, sum = 0, weighted = 0;
+                for (int k = 0; k < n; k++)
+                    most = (double)p[k] > most ? (double)p[k] : most;
+                for (int k = 0; k < n; k++) {
+                    const double e = exp((double)p[k] - most);
+                    sum += e;
+                    weighted += (double)weights[k] * e;
+                }
+                tachy_view_at(out, r / out->h, r % out->h, x)[c] = (float)(weighted / sum);
+            }
+}
+
 void tachy_ref_layer_norm(const struct tachy_view *in, const struct tachy_view *out,
                           const float *scale, const float *shift, float epsilon, int row0,
                           int row1)

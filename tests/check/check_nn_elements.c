@@ -294,6 +294,47 @@ static void softmax(struct check *c)
     free(row), free(want), nn_close(c, &in), nn_close(c, &out);
 }
 
+// The lengths of distributions, and others. A number is within a few float32 roundings of the sum of weights without signs.
+static void softmax_sum(struct check *c)
+{
+    static const int lengths[] = {1, 2, 16, 17, 32, 1000};
+    const int some = check_range(c, 0, 2 * (int)TACHY_ARRAY_SIZE(lengths) - 1);
+    struct tachy_nn_softmax a = {.outer = check_range(c, 1, 20), .n = some < (int)TACHY_ARRAY_SIZE(lengths) ? lengths[some] : check_range(c, 1, 150),
+                                 .dtype = nn_floats(c)};
+    a.inner = check_range(c, 0, 1) ? 1 : check_range(c, 1, check_range(c, 0, 1) ? 60 : a.n > 150 ? 250 : 2500);
+    a.pieces = check_range(c, 0, 1) ? 1 : check_range(c, 2, 5);
+    a.out_dtype = check_range(c, 0, 1) ? TACHY_F32 : a.dtype != TACHY_F32 ? a.dtype : nn_half(c);
+    if (a.pieces == 1) {
+        lay(c, a.outer, a.n, a.inner, &a.in_outer, &a.in_step, &a.in_inner);
+    } else { // channels last
+        a.in_step = 1, a.in_piece = a.n, a.in_inner = a.n * a.pieces + (check_range(c, 0, 1) ? 8 * check_range(c, 0, 3) : 0);
+        a.in_outer = a.inner * a.in_inner;
+    }
+    lay(c, a.outer, a.pieces, a.inner, &a.out_outer, &a.out_piece, &a.out_inner);
+    struct nn_buffer in = nn_random(c, (size_t)(a.outer * (a.pieces == 1 ? a.n * a.inner : a.in_outer)), a.dtype, -20, 20), weights = nn_random(c, (size_t)a.n, TACHY_F32, -4, 16);
+    struct nn_buffer out = nn_poison(c, (size_t)(a.outer * a.inner * a.pieces), a.out_dtype);
+    float *row = malloc((size_t)a.n * sizeof(float)), want;
+    double worst = 0;
+    const bool none = a.pieces == 1 && !check_range(c, 0, 3); // some have no share, but never the first of all
+    for (size_t i = 0; i < in.n && none; i += (size_t)check_range(c, 1, 5))
+        in.value[i] = i / (size_t)a.in_step % (size_t)a.n ? -INFINITY : in.value[i];
+    nn_put(c, &in);
+    a.in = in.at, a.out = out.at, a.weights = weights.at;
+    check_gpu_launched(c, KERNELS->softmax(&a, c->gpu->stream), "softmax");
+    nn_get(c, &out);
+    for (int64_t k = 0; k < a.outer * a.inner * a.pieces; k++) {
+        const int64_t piece = k % a.pieces, inner = k / a.pieces % a.inner, outer = k / a.pieces / a.inner;
+        for (int64_t i = 0; i < a.n; i++)
+            row[i] = in.value[outer * a.in_outer + inner * a.in_inner + piece * a.in_piece + i * a.in_step];
+        const struct tachy_view from = tachy_view_dense(row, 1, 1, 1, (int)a.n), to = tachy_view_dense(&want, 1, 1, 1, 1);
+        tachy_ref_softmax_sum(&from, weights.value, (int)a.n, &to);
+        double off = fabs((double)out.value[outer * a.out_outer + inner * a.out_inner + piece * a.out_piece] - (double)want) - fabs((double)want) * nn_rounding(a.out_dtype);
+        worst = !(off <= worst) ? off : worst;
+    }
+    check_case(c, worst < 16 * 4e-6, "softmax %dx%dx%d step %d, %d pieces, type %d, a sum: off by %g", (int)a.outer, (int)a.n, (int)a.inner, (int)a.in_step, (int)a.pieces, a.dtype, worst);
+    free(row), nn_close(c, &in), nn_close(c, &weights), nn_close(c, &out);
+}
+
 static void arg(struct check *c)
 {
     static const enum tachy_dtype types[] = {TACHY_I64, TACHY_I32, TACHY_U8};
@@ -661,14 +702,40 @@ static void bench_attention(struct check *c)
     }
 }
 
+struct timed_softmax {
+    struct tachy_nn_softmax a;
+    cuda_stream stream;
+};
+static void launch_softmax(void *arg)
+{
+    struct timed_softmax *t = arg;
+    KERNELS->softmax(&t->a, t->stream);
+}
+
+// Boxes of a detector: four distributions of 16 at 8400 places of 8 pictures, channels last and as planes.
+static void bench_softmax_sum(struct check *c)
+{
+    const int64_t n = 16, places = 8400, rows = 8 * 4 * places;
+    struct nn_buffer in = nn_random(c, (size_t)(rows * n), TACHY_F16, -20, 20), out = nn_poison(c, (size_t)rows, TACHY_F32);
+    struct nn_buffer weights = nn_random(c, (size_t)n, TACHY_F32, 0, 16);
+    for (int planes = 0; planes < 2; planes++) {
+        struct timed_softmax t = {{.in = in.at, .out = out.at, .weights = weights.at, .n = n, .inner = places, .out_inner = 1,
+                                   .pieces = planes ? 1 : 4, .in_piece = n, .out_piece = places, .dtype = TACHY_F16, .out_dtype = TACHY_F32}, c->gpu->stream};
+        t.a.outer = rows / places / t.a.pieces, t.a.in_step = planes ? places : 1, t.a.in_inner = planes ? 1 : 4 * n;
+        t.a.in_outer = n * places * t.a.pieces, t.a.out_outer = places * t.a.pieces;
+        nn_row(c, "softmax, a sum", planes ? "8x4x16x8400" : "8x8400x4x16", nn_time(c, launch_softmax, &t), 0, 2.0 * rows * n + 4.0 * rows);
+    }
+    nn_close(c, &in), nn_close(c, &weights), nn_close(c, &out);
+}
+
 static void run(struct check *c)
 {
-    static void (*const each[])(struct check *) = {pool, cubic, interpolate, transpose, reduce, softmax, arg, attention, pointwise, layer_norm, squeeze};
+    static void (*const each[])(struct check *) = {pool, cubic, interpolate, transpose, reduce, softmax, softmax_sum, arg, attention, pointwise, layer_norm, squeeze};
     for (size_t k = 0; k < TACHY_ARRAY_SIZE(each); k++)
         for (int i = 0; i < check_times(c, 80); i++)
             each[k](c);
     if (c->bench)
-        bench_reduce(c), bench_interpolate(c), bench_attention(c);
+        bench_reduce(c), bench_interpolate(c), bench_attention(c), bench_softmax_sum(c);
 }
 
 const struct check_op check_nn_elements = {.name = "nn_elements", .run = run, .cuda = true};

@@ -608,6 +608,29 @@ class Operators(OperatorCase):
                 shape = (2, 4, 8, 6) if name == "focus" else (2, 4, 9, 7)
                 self.check(nodes, {"x": shape}, constants=[(k, v) for k, v in constants.items() if k in used])
 
+    def test_expectations(self):
+        """Boxes as detectors with distributions write them: a sum with weights, and a convolution (as Ultralytics exports it)."""
+        make, numbers = onnx.helper.make_node, np.arange(16, dtype=np.float32)
+        constants = {"w": self.random(64, 3, 3, 3), "w80": self.random(80, 3, 3, 3), "all": np.array([2, 80, 48]),
+                     "parts": np.array([64, 16]), "cut": np.array([2, 4, 16, 48]), "flat": np.array([2, 4, 48]),
+                     "by": numbers.reshape(1, 1, 16, 1), "taps": numbers.reshape(1, 16, 1, 1), "two": np.array([2])}
+        cut = [make("Conv", ["x", "w80"], ["a"], pads=[1] * 4), make("Reshape", ["a", "all"], ["f"]),
+               make("Split", ["f", "parts"], ["b", "kinds"], axis=1), make("Reshape", ["b", "cut"], ["c"])]
+        start = [make("Conv", ["x", "w"], ["a"], pads=[1] * 4), make("Reshape", ["a", "cut"], ["c"])]
+        conv = [make("Transpose", ["c"], ["t"], perm=[0, 2, 1, 3]), make("Softmax", ["t"], ["s"], axis=1),
+                make("Conv", ["s", "taps"], ["k"]), make("Reshape", ["k", "flat"], ["y"])]
+        forms = {
+            "sum": [make("Softmax", ["c"], ["s"], axis=2), make("Mul", ["s", "by"], ["m"]),
+                    make("ReduceSum", ["m", "two"], ["y"], keepdims=0)],
+            "conv": conv,
+            "cut": conv[:-1] + [make("Reshape", ["k", "flat"], ["z"]), make("Concat", ["z", "kinds"], ["y"], axis=1)],
+        }
+        for name, nodes in forms.items():
+            with self.subTest(form=name):
+                nodes = (cut if name == "cut" else start) + nodes
+                used = {i for n in nodes for i in n.input}
+                self.check(nodes, {"x": (2, 3, 8, 6)}, constants=[(k, v) for k, v in constants.items() if k in used], whole=True)
+
     def test_left_alone(self):
         """What is not built stays with ONNX Runtime, in the middle of what is."""
         make = onnx.helper.make_node

@@ -377,7 +377,13 @@ static void softmax(struct fuzz *f)
 {
     struct tachy_value *x = any(f);
     struct tachy_plan_attr a = {.axis = x->rank ? pick(f, x->rank) : 0, .log = pick(f, 4) == 3};
-    make(f, TACHY_OP_SOFTMAX, &a, &x, 1, value(f, x->rank, x->shape));
+    struct tachy_value *y = value(f, x->rank, x->shape), *in[] = {x, NULL};
+    if (x->rank && !a.log && pick(f, 3) == 2) { // a sum with weights, of all along the axis or of halves
+        const int64_t n = x->shape[a.axis] % 2 || pick(f, 2) ? x->shape[a.axis] : x->shape[a.axis] / 2;
+        in[1] = n > 0 ? numbers(f, 1, &n) : NULL;
+        y->shape[a.axis] = in[1] ? x->shape[a.axis] / n : x->shape[a.axis];
+    }
+    make(f, TACHY_OP_SOFTMAX, &a, in, in[1] ? 2 : 1, y);
 }
 
 static void select_of(struct fuzz *f)

@@ -464,8 +464,25 @@ static int host_arg(const struct tachy_nn_arg *a, cuda_stream stream)
     return 0;
 }
 
+static int host_softmax_sum(const struct tachy_nn_softmax *a)
+{
+    float *row = malloc(sizeof(*row) * (size_t)a->n), sum;
+    for (int64_t i = 0; i < a->outer * a->inner * a->pieces; i++) {
+        const int64_t piece = i % a->pieces, inner = i / a->pieces % a->inner, outer = i / a->pieces / a->inner;
+        for (int64_t k = 0; k < a->n; k++)
+            row[k] = (float)host_load(a->in, a->dtype, outer * a->in_outer + inner * a->in_inner + piece * a->in_piece + k * a->in_step);
+        const struct tachy_view in = tachy_view_dense(row, 1, 1, 1, (int)a->n), out = tachy_view_dense(&sum, 1, 1, 1, 1);
+        tachy_ref_softmax_sum(&in, (const float *)(uintptr_t)a->weights, (int)a->n, &out);
+        host_store(a->out, a->out_dtype, outer * a->out_outer + inner * a->out_inner + piece * a->out_piece, (double)sum);
+    }
+    free(row);
+    return 0;
+}
+
 static int host_softmax(const struct tachy_nn_softmax *a, cuda_stream stream)
 {
+    if (a->weights)
+        return host_softmax_sum(a);
     for (int64_t o = 0; o < a->outer; o++)
         for (int64_t i = 0; i < a->inner; i++) {
             int64_t from = o * a->in_outer + i * a->in_inner, to = o * a->out_outer + i * a->out_inner;

@@ -42,11 +42,14 @@ struct tachy_nn_arg {
 };
 TACHY_NN_LAUNCHER(arg, tachy_nn_arg)
 
-// Softmax or its logarithm over the n. Twin: tachy_ref_softmax(). in may be out.
+// Softmax or its logarithm over the n. Twin: tachy_ref_softmax(). in may be out. With weights, float32 [n] at a multiple of 16 bytes,
+// out is the sum of the softmax, each times its weight, one number for the n. Twin: tachy_ref_softmax_sum(). in is not out then, nor
+// log set; out_step is not looked at. Each `inner` has `pieces` of n elements then, perhaps one.
 struct tachy_nn_softmax {
-    cuda_address in, out;
+    cuda_address in, out, weights; // weights: 0: none
     int64_t in_outer, in_step, in_inner, out_outer, out_step, out_inner;
     int64_t outer, n, inner;
+    int64_t pieces, in_piece, out_piece; // with weights
     bool log;
     enum tachy_dtype dtype, out_dtype;
 };

@@ -148,6 +148,69 @@ template <int V> __device__ static inline void numbers(float (&v)[V], cuda_addre
         load<float, N>(*reinterpret_cast<float(*)[N]>(v + k), at<const float>(table) + i + k);
 }
 
+// ---- The sum of a softmax, each times its weight, of elements that are read once: sums so far are scaled when a larger one is met.
+struct share {
+    float top, sum, weighted;
+};
+// Of 16 bits, the fast function's error is far below a rounding of what is read.
+template <bool FAST> __device__ static inline float power(float x) { return FAST ? __expf(x) : expf(x); }
+template <bool FAST> __device__ static inline void scale_to(share &s, float top)
+{
+    const float by = power<FAST>(s.top - (top == -INFINITY ? 0.0f : top));
+    s = {top, s.sum * by, s.weighted * by};
+}
+template <bool FAST, int N> __device__ static inline void add(share &s, const float (&v)[N], const float (&w)[N])
+{
+    float top = s.top;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        top = fmaxf(top, v[i]);
+    scale_to<FAST>(s, top);
+    const float from = top == -INFINITY ? 0.0f : top; // no element so far
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const float e = power<FAST>(v[i] - from);
+        s.sum += e;
+        s.weighted += e * w[i];
+    }
+}
+
+// A thread, or a warp, has a row; VECTORS: of adjacent elements that a thread reads in 16 bytes.
+template <typename T, typename U, bool WARP, bool VECTORS> __global__ void __launch_bounds__(THREADS) softmax_sum(tachy_nn_softmax a)
+{
+    const int N = VECTORS ? VECTOR<T> : WARP ? 4 : 8;
+    const bool FAST = sizeof(T) == 2;
+    const way at_row = way_of<WARP>();
+    const unsigned pieces = (unsigned)a.pieces, i = (unsigned)at_row.i / pieces, outer = i / (unsigned)a.inner;
+    const unsigned piece = (unsigned)at_row.i - i * pieces, inner = i - outer * (unsigned)a.inner;
+    if (at_row.i >= a.outer * a.inner * a.pieces)
+        return;
+    const T *p = at<const T>(a.in) + outer * a.in_outer + inner * a.in_inner + piece * a.in_piece;
+    const float *weights = at<const float>(a.weights);
+    const int n = (int)a.n;
+    share s = {-INFINITY, 0, 0};
+    for (int k = at_row.from; k < n; k += N * at_row.by) {
+        float v[N], w[N];
+        if constexpr (VECTORS) {
+            load<T, N>(v, p + k);
+            numbers<N>(w, a.weights, k, 0);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; j++) {
+                const int e = k + j * at_row.by;
+                v[j] = e < n ? value(p[e * a.in_step]) : -INFINITY;
+                w[j] = e < n ? weights[e] : 0;
+            }
+        }
+        add<FAST>(s, v, w);
+    }
+    if (WARP)
+        scale_to<FAST>(s, most_of<WARP>(s.top));
+    const float sum = sum_of<WARP>(s.sum), weighted = sum_of<WARP>(s.weighted);
+    if (at_row.from == 0)
+        put(at<U>(a.out) + outer * a.out_outer + inner * a.out_inner + piece * a.out_piece, weighted / sum);
+}
+
 template <typename T, int V, int TEAM> __global__ void __launch_bounds__(TEAM_THREADS<TEAM>) layer_norm_rows(tachy_nn_layer_norm a)
 {
     const team t = team_of<TEAM>(a.rows);
@@ -355,8 +418,24 @@ static bool by_warps(int64_t rows, int64_t n, int64_t step, int64_t inner_step, 
 }
 static int64_t blocks_of(int64_t rows, bool warps) { return (rows * (warps ? 32 : 1) + THREADS - 1) / THREADS; }
 
+template <typename T, typename U> static int launch_sum(const tachy_nn_softmax *a, cuda_stream stream)
+{
+    enum { SHORT = 32, FEW = 4096 }; // elements of a row that a thread reads though they lie side by side
+    const int64_t rows = a->outer * a->inner * a->pieces, apart = a->in_outer | (a->inner > 1 ? a->in_inner : 0) | (a->pieces > 1 ? a->in_piece : 0);
+    const bool adjacent = a->in_step == 1 && a->n <= SHORT;
+    const bool vectors = adjacent && (a->n | apart) % VECTOR<T> == 0 && (a->in | a->weights) % 16 == 0;
+    const bool warps = !vectors && (!adjacent || rows < FEW) && by_warps(rows, a->n, a->in_step, a->in_inner, a->inner);
+    if (a->n < 1 || a->n > INT32_MAX / 2 || rows < 1 || rows > INT32_MAX || a->log)
+        return cudaErrorInvalidValue;
+    auto kernel = vectors ? softmax_sum<T, U, false, true> : warps ? softmax_sum<T, U, true, false> : softmax_sum<T, U, false, false>;
+    kernel<<<(unsigned)blocks_of(rows, warps), THREADS, 0, on(stream)>>>(*a);
+    return cudaGetLastError();
+}
+
 template <typename T, typename U> static int launch(const tachy_nn_softmax *a, cuda_stream stream)
 {
+    if (a->weights)
+        return launch_sum<T, U>(a, stream);
     int64_t rows = a->outer * a->inner;
     bool warps = by_warps(rows, a->n, a->in_step, a->in_inner, a->inner);
     int64_t blocks = blocks_of(rows, warps);

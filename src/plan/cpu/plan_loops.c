@@ -276,3 +276,45 @@ void plan_run_softmax_any(const struct plan_step *s, const struct plan_run *r, i
             softmax_line(x + from, in->from[0], y + to, in->to[0], in->dim[0], s->log);
     } while (plan_next(c, beside ? last : c->rank, index, &from, &to));
 }
+
+// Sums of the softmax of lines that begin `beside` apart, each number times its weight.
+static void sum_lines(const struct plan_step *s, const float *x, ptrdiff_t beside, float *y, ptrdiff_t beside_to, int count, const float *w)
+{
+    const struct tachy_act e = {.kind = TACHY_ACT_EXP};
+    const int64_t n = s->reduce.inner.dim[0];
+    const ptrdiff_t step = s->reduce.inner.from[0];
+    float max[BESIDE], row[BESIDE];
+    double sum[BESIDE] = {0}, weighted[BESIDE] = {0};
+    for (int k = 0; k < count; k++)
+        max[k] = x[k * beside];
+    for (int64_t i = 1; i < n; i++)
+        for (int k = 0; k < count; k++)
+            max[k] = TACHY_MAX(max[k], x[i * step + k * beside]);
+    for (int64_t i = 0; i < n; i++) {
+        for (int k = 0; k < count; k++)
+            row[k] = x[i * step + k * beside] - max[k];
+        s->k->unary(row, row, count, &e);
+        for (int k = 0; k < count; k++) {
+            sum[k] += (double)row[k];
+            weighted[k] += (double)w[i] * (double)row[k];
+        }
+    }
+    for (int k = 0; k < count; k++)
+        y[k * beside_to] = (float)(weighted[k] / sum[k]);
+}
+
+void plan_run_softmax_sum(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
+{
+    const struct plan_copy *c = &s->reduce.outer;
+    const float *x = plan_at(&s->in, r).data, *w = r->base[BASE_WEIGHTS] + s->weights;
+    float *y = plan_at(&s->out, r).data;
+    int64_t index[TACHY_MAX_RANK] = {0};
+    ptrdiff_t from = 0, to = 0;
+    const int last = TACHY_MAX(c->rank - 1, 0); // without dimensions it is one line
+    const int64_t count = c->rank ? c->dim[last] : 1;
+    do
+        for (int64_t i = 0; i < count; i += BESIDE)
+            sum_lines(s, x + from + i * c->from[last], c->from[last], y + to + i * c->to[last], c->to[last],
+                      (int)TACHY_MIN(count - i, BESIDE), w);
+    while (plan_next(c, last, index, &from, &to));
+}

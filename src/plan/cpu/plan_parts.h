@@ -286,7 +286,7 @@ void plan_needs_scratch(struct tachy_cpu_plan *p, struct plan_step *s, size_t by
 // The functions of steps (plan_run.c, plan_loops.c).
 typedef void plan_run_fn(const struct plan_step *s, const struct plan_run *r, int row0, int row1);
 plan_run_fn plan_run_conv, plan_run_joined, plan_run_nothing, plan_run_narrow, plan_run_winograd, plan_run_deconv, plan_run_unary, plan_run_binary,
-    plan_run_pool, plan_run_mean, plan_run_resize, plan_run_softmax, plan_run_copy, plan_run_frame, plan_run_reduce, plan_run_softmax_any,
+    plan_run_pool, plan_run_mean, plan_run_resize, plan_run_softmax, plan_run_copy, plan_run_frame, plan_run_reduce, plan_run_softmax_any, plan_run_softmax_sum,
     plan_run_spread, plan_run_select, plan_run_product, plan_run_conv_computed, plan_run_gather, plan_run_scatter, plan_run_top, plan_run_arg,
     plan_run_layer_norm, plan_run_group_norm, plan_run_grid, plan_run_cubic, plan_run_conv_int8, plan_run_binary_int8, plan_run_table, plan_run_function, plan_run_enter,
     plan_run_leave;

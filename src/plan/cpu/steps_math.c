@@ -105,6 +105,28 @@ int plan_steps_reduce(struct plan_build *b, const struct tachy_node *n)
     return TACHY_OK;
 }
 
+// With weights: a line is as many numbers along the axis as there are weights.
+static int softmax_sum(struct plan_build *b, const struct tachy_node *n, struct plan_step *s)
+{
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    ptrdiff_t in[TACHY_MAX_RANK], out[TACHY_MAX_RANK];
+    const int64_t length = n->in[1]->shape[0];
+    struct plan_copy *c = &s->reduce.outer;
+    plan_strides(x, &s->in.v, in);
+    plan_strides(y, &s->out.v, out);
+    s->reduce.inner = (struct plan_copy){.rank = 1, .dim = {length}, .from = {in[n->attr.axis]}};
+    for (int i = 0; i < y->rank; i++) {
+        if (y->shape[i] == 1)
+            continue;
+        c->dim[c->rank] = y->shape[i];
+        c->from[c->rank] = i == n->attr.axis ? length * in[i] : in[i];
+        c->to[c->rank++] = out[i];
+    }
+    s->run = plan_run_softmax_sum;
+    s->weights = plan_constant(b, n->in[1]);
+    return s->weights < 0 ? TACHY_ERR_NOMEM : TACHY_OK;
+}
+
 int plan_steps_softmax(struct plan_build *b, const struct tachy_node *n)
 {
     struct plan_step *s;
@@ -113,6 +135,8 @@ int plan_steps_softmax(struct plan_build *b, const struct tachy_node *n)
         return err;
     const struct tachy_value *x = n->in[0];
     int last = x->nhwc ? 1 : x->rank - 1;
+    if (plan_input(n, 1))
+        return softmax_sum(b, n, s);
     s->log = n->attr.log;
     if (n->attr.axis == last) {
         s->run = plan_run_softmax;

@@ -32,7 +32,7 @@ static bool ends(const struct tachy_node *n, struct cuda_attention *a)
     a->end = n;
     a->shares = last ? pass_maker(n->in[0], n) : NULL;
     const struct tachy_node *s = a->shares;
-    bool softmax = s && s->op == TACHY_OP_SOFTMAX && !s->attr.log && s->attr.axis == s->out->rank - 1;
+    bool softmax = s && s->op == TACHY_OP_SOFTMAX && s->nb_in == 1 && !s->attr.log && s->attr.axis == s->out->rank - 1;
     a->scores = softmax ? pass_maker(s->in[0], s) : NULL;
     const struct tachy_node *before = a->scores ? a->scores->in[0]->made_by : NULL; // it may be the end of another attention
     if (!a->scores || (before && before->op == TACHY_OP_SOFTMAX) || a->scores->op != TACHY_OP_MATMUL || a->scores->out->dtype != y->dtype || !is_plain(a->scores))

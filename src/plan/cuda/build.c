@@ -369,7 +369,7 @@ static const struct tachy_plan_pass *passes(const struct tachy_plan_params *p)
 {
 #define PASSES(...)                                                                                               \
     {"levels", tachy_plan_levels}, {"bytes", cuda_bytes}, {"turned", tachy_plan_turned}, {"common", tachy_plan_common}, {"pixels", cuda_pixels}, {"patches", cuda_patches}, {"focus", tachy_plan_focus}, \
-        {"heads", tachy_plan_heads}, {"pools", tachy_plan_pools}, {"shuffle", tachy_plan_shuffle},                 \
+        {"heads", tachy_plan_heads}, {"expectation", tachy_plan_expectation}, {"pools", tachy_plan_pools}, {"shuffle", tachy_plan_shuffle}, \
         {"moves", tachy_plan_moves}, {"spectra", cuda_spectra}, {"activations", tachy_plan_activations}, {"gelu", tachy_plan_gelu},           \
         {"prelu", tachy_plan_prelu}, {"groups", cuda_groups}, {"blend", tachy_plan_blend}, {"affine", tachy_plan_affine},                      \
         {"pad", tachy_plan_pad},                                                                                   \

@@ -23,7 +23,7 @@ static const uint16_t addresses[CUDA_KINDS][ADDRESSES] = {
                           AT(interpolate.epilogue.act.slope), AT(interpolate.epilogue.add.data)},
     [CUDA_REDUCE] = {AT(reduce.in), AT(reduce.out), AT(reduce.workspace)},
     [CUDA_ARG] = {AT(arg.in), AT(arg.out)},
-    [CUDA_SOFTMAX] = {AT(softmax.in), AT(softmax.out)},
+    [CUDA_SOFTMAX] = {AT(softmax.in), AT(softmax.out), AT(softmax.weights)},
     [CUDA_LAYER_NORM] = {AT(layer_norm.in), AT(layer_norm.out), AT(layer_norm.scale), AT(layer_norm.shift), AT(layer_norm.add)},
     [CUDA_TRANSPOSE] = {AT(transpose.in), AT(transpose.out)},
     [CUDA_SQUEEZE] = {AT(squeeze.of[0].data), AT(squeeze.of[1].data), AT(squeeze.w0), AT(squeeze.w1), AT(squeeze.w2),

@@ -1,5 +1,5 @@
 #include "base/base.h"
-#include "plan/cuda/parts.h"
+#include "plan/cuda/walk.h"
 
 #include <stdlib.h>
 
@@ -171,6 +171,37 @@ int cuda_steps_arg(struct cuda_build *b, const struct tachy_node *n)
     return TACHY_OK;
 }
 
+// The sum of a softmax with weights, of pieces of the axis. A pixel's channels, perhaps some of more (place.c), may be summed to planes.
+static int softmax_sum(struct cuda_build *b, const struct tachy_node *n, struct cuda_step *s, const struct cuda_axes *a)
+{
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    const int64_t length = n->in[1]->shape[0], pieces = a->n / length;
+    const bool pixels = x->nhwc && n->attr.axis == 1;
+    struct tachy_nn_softmax *to = &s->a.softmax;
+    if (!cuda_dense(b, y, &to->out) || !cuda_value(b, x, &to->in))
+        return TACHY_ERR_UNSUPPORTED;
+    to->n = length;
+    to->weights = cuda_floats(b, TACHY_F32, n->in[1]->data, length);
+    to->dtype = x->dtype, to->out_dtype = y->dtype;
+    if (pixels) {
+        const int far = x->shape[3] == 1 ? 2 : 3; // what pixels lie along
+        int64_t in[TACHY_MAX_RANK], out[TACHY_MAX_RANK];
+        cuda_walk_strides(b, x, in);
+        cuda_walk_strides(b, y, out);
+        to->outer = x->shape[0], to->in_outer = in[0], to->out_outer = out[0];
+        to->inner = x->shape[2] * x->shape[3], to->in_inner = in[far], to->out_inner = out[far];
+        to->pieces = pieces, to->in_piece = length, to->out_piece = out[1];
+        to->in_step = 1;
+    } else {
+        to->outer = a->outer * pieces, to->in_outer = length * a->inner, to->out_outer = a->inner;
+        to->inner = to->in_step = a->inner;
+        to->in_inner = to->out_inner = to->pieces = 1;
+    }
+    if (pixels ? x->shape[3] > 1 && !plan_is_dense(&b->places.ref[x->id].v) : !cuda_dense(b, x, &to->in) || !cuda_same_order(x, y))
+        return TACHY_ERR_UNSUPPORTED;
+    return to->weights ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
 int cuda_steps_softmax(struct cuda_build *b, const struct tachy_node *n)
 {
     struct cuda_step *s = cuda_step(b, CUDA_SOFTMAX);
@@ -180,7 +211,11 @@ int cuda_steps_softmax(struct cuda_build *b, const struct tachy_node *n)
     if (!s)
         return TACHY_ERR_NOMEM;
     axis[n->attr.axis] = true;
-    if (!cuda_find_axes(n->in[0], axis, &a) || !cuda_dense(b, n->in[0], &in) || !cuda_dense(b, n->out, &out) || !cuda_same_order(n->in[0], n->out))
+    if (!cuda_find_axes(n->in[0], axis, &a))
+        return TACHY_ERR_UNSUPPORTED;
+    if (cuda_input(n, 1))
+        return softmax_sum(b, n, s, &a);
+    if (!cuda_dense(b, n->in[0], &in) || !cuda_dense(b, n->out, &out) || !cuda_same_order(n->in[0], n->out))
         return TACHY_ERR_UNSUPPORTED;
     s->a.softmax = (struct tachy_nn_softmax){
         .in = in, .out = out, .in_outer = a.n * a.inner, .in_step = a.inner, .in_inner = 1, .out_outer = a.n * a.inner,
