@@ -174,41 +174,6 @@ static void interpolate(struct check *c)
     free(want), free(got), nn_close(c, &in.buffer), nn_close(c, &out.buffer), nn_close(c, &adds.buffer), nn_close(c, &scale);
 }
 
-static void transpose(struct check *c)
-{
-    const enum tachy_dtype types[] = {TACHY_F32, nn_half(c), TACHY_U8};
-    struct tachy_nn_transpose a = {.rows = check_range(c, 1, check_range(c, 0, 1) ? 8 : 90), .columns = check_range(c, 1, check_range(c, 0, 1) ? 8 : 300),
-                                   .batch = check_range(c, 1, 3), .in_dtype = types[check_range(c, 0, 2)],
-                                   .out_dtype = types[check_range(c, 0, 2)]};
-    a.padded_rows = check_range(c, 0, 1) ? (a.rows + 3) / 4 * 4 : 0;
-    a.scale = check_range(c, 0, 1) ? 0.5f : 0, a.shift = a.scale != 0 ? 0.25f : 0;
-    int rows = TACHY_MAX(a.rows, a.padded_rows);
-    a.in_row = a.columns + check_range(c, 0, 3), a.in_batch = a.in_row * a.rows;
-    if (rows <= 8 && a.out_dtype != TACHY_U8 && check_range(c, 0, 1)) // pixels whose channels lie last
-        a.in_row = 1, a.in_column = a.rows + check_range(c, 0, 3), a.in_batch = a.in_column * a.columns;
-    a.out_row = rows + 8 * check_range(c, 0, 1), a.out_batch = a.out_row * a.columns;
-    float low = a.in_dtype == TACHY_U8 || a.out_dtype == TACHY_U8 ? 0 : -1, high = a.in_dtype == TACHY_U8 ? 255 : 1;
-    struct nn_buffer in = nn_random(c, (size_t)(a.in_batch * a.batch), a.in_dtype, low, high);
-    struct nn_buffer out = nn_poison(c, (size_t)(a.out_batch * a.batch), a.out_dtype);
-    a.in = in.at, a.out = out.at;
-    check_gpu_launched(c, KERNELS->transpose(&a, c->gpu->stream), "transpose");
-    nn_get(c, &out);
-    double worst = 0;
-    for (int b = 0; b < a.batch; b++)
-        for (int k = 0; k < a.columns; k++)
-            for (int r = 0; r < rows; r++) {
-                double v = r < a.rows ? (double)in.value[b * a.in_batch + r * a.in_row + k * TACHY_MAX(a.in_column, 1)] : 0;
-                if (a.scale != 0 && r < a.rows)
-                    v = v * (double)a.scale + (double)a.shift;
-                v = a.out_dtype == TACHY_U8 ? rint(TACHY_CLAMP(v, 0.0, 255.0)) : v;
-                double got = (double)out.value[b * a.out_batch + k * a.out_row + r], off = fabs(got - v) - fabs(v) * nn_rounding(a.out_dtype);
-                worst = !(off <= worst) ? off : worst;
-            }
-    check_case(c, worst <= 1e-6, "transpose %dx%d padded %d %s to %s: off by %g", a.rows, a.columns, a.padded_rows,
-               tachy_dtype_name(a.in_dtype), tachy_dtype_name(a.out_dtype), worst);
-    nn_close(c, &in), nn_close(c, &out);
-}
-
 static double reduced(enum tachy_nn_reduce_kind kind, const float *p, int64_t step, int64_t n)
 {
     double sum = kind == TACHY_NN_PROD, most = -INFINITY, least = INFINITY, exps = 0;
@@ -730,7 +695,7 @@ static void bench_softmax_sum(struct check *c)
 
 static void run(struct check *c)
 {
-    static void (*const each[])(struct check *) = {pool, cubic, interpolate, transpose, reduce, softmax, softmax_sum, arg, attention, pointwise, layer_norm, squeeze};
+    static void (*const each[])(struct check *) = {pool, cubic, interpolate, reduce, softmax, softmax_sum, arg, attention, pointwise, layer_norm, squeeze};
     for (size_t k = 0; k < TACHY_ARRAY_SIZE(each); k++)
         for (int i = 0; i < check_times(c, 80); i++)
             each[k](c);
