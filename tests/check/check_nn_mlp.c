@@ -140,6 +140,8 @@ static void bench(struct check *c)
                                    .out_dtype = i ? TACHY_F16 : TACHY_F32}};
         const int *channels = i == 0 ? some : i == 1 ? one : wide;
         make(c, &k, channels, layers, more, i == 0);
+        for (int l = 0; l < k.a.nb_layers; l++)
+            k.a.layer[l].act = (struct tachy_nn_act){TACHY_ACT_CLIP, 0, l + 1 < k.a.nb_layers ? INFINITY : 1, 0};
         int cin = 0;
         for (int p = 0; p < k.a.nb_parts; p++)
             cin += channels[p];

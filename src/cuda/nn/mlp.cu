@@ -62,11 +62,13 @@ template <int C, bool FIRST> __device__ static inline void load_layer(const tach
     }
 }
 
-// What a lane reads of each pixel: its pairs of channels, two for 16 terms.
+// What a lane reads of each pixel: its pairs of channels, two for 16 terms. Where there is no second channel, or no pair, it reads another
+// one and clears it.
 template <int C> struct reader {
     const uint16_t *from[C / 8];
-    int row[C / 8], pixel[C / 8], count[C / 8]; // elements
+    int row[C / 8], pixel[C / 8], second[C / 8]; // elements
     int64_t image[C / 8];
+    uint32_t keeps[C / 8]; // bits of a pair
 };
 
 template <int C> __device__ static inline reader<C> reader_of(const tachy_nn_mlp &a, const work &w, int lane)
@@ -77,34 +79,59 @@ template <int C> __device__ static inline reader<C> reader_of(const tachy_nn_mlp
         const slot &s = w.slots[i * 4 + lane % 4];
         const tachy_nn_tensor &t = a.part[s.part].in;
         r.from[i] = at<const uint16_t>(t.data) + s.from;
-        r.image[i] = t.image, r.row[i] = (int)t.row, r.pixel[i] = (int)t.pixel, r.count[i] = s.count;
+        r.image[i] = t.image, r.row[i] = (int)t.row, r.pixel[i] = (int)t.pixel, r.second[i] = s.count > 1;
+        r.keeps[i] = s.count > 1 ? ~0u : s.count ? 0xffffu : 0u;
     }
     return r;
 }
 
-// A block's 16 pixels as the left side of a product: [16 terms][lower or upper 8 terms, of pixels 0-7 or 8-15].
-template <int C, int BLOCKS>
-__device__ static inline void fetch(uint32_t (&u)[BLOCKS][C / 16][4], const reader<C> &r, const work &w, int n, int y, int x, bool there)
+// Pairs of channels as they were read; WIDE: at once.
+template <int C, int BLOCKS, bool WIDE> struct raw {
+    uint32_t v[C / 8][BLOCKS][2][WIDE ? 1 : 2];
+};
+
+// Blocks of a multiprocessor.
+template <int C, bool WIDE> constexpr int BESIDE = C > 16 || WIDE ? 2 : 3;
+
+struct place {
+    int n, y, x; // a lane's first pixel
+};
+
+// Asks for the pixels of a tile, of which those after the row's last are that one, and returns where they are. Nothing waits for them here.
+template <int C, int BLOCKS, bool WIDE>
+__device__ static inline place fetch(raw<C, BLOCKS, WIDE> &to, const reader<C> &r, const work &w, int tile, int lane)
 {
+    const int row = tile / w.across, n = row / w.h, y = row - n * w.h, x = (tile - row * w.across) * (BLOCKS * 16) + lane / 4;
 #pragma unroll
     for (int i = 0; i < C / 8; i++) {
-        const uint16_t *row = r.from[i] + n * r.image[i] + (int64_t)y * r.row[i];
-        const int count = there ? r.count[i] : 0;
+        const uint16_t *from = r.from[i] + n * r.image[i] + (int64_t)y * r.row[i];
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++)
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                int px = x + b * 16 + h * 8;
-                const uint16_t *p = row + (int64_t)px * r.pixel[i];
-                const bool reads = px < w.w && count;
-                uint32_t v = 0;
-                if (w.wide)
-                    v = reads ? __ldg(reinterpret_cast<const uint32_t *>(p)) : 0u;
-                else if (reads)
-                    v = __ldg(p) | (count > 1 ? (uint32_t)__ldg(p + 1) << 16 : 0u);
-                u[b][i / 2][i % 2 * 2 + h] = v;
+                const uint16_t *p = from + (int64_t)min(x + b * 16 + h * 8, w.w - 1) * r.pixel[i];
+                if constexpr (WIDE)
+                    to.v[i][b][h][0] = __ldg(reinterpret_cast<const uint32_t *>(p));
+                else
+                    to.v[i][b][h][0] = __ldg(p), to.v[i][b][h][1] = __ldg(p + r.second[i]);
             }
     }
+    return {n, y, x};
+}
+
+// Blocks of 16 pixels as the left side of a product: [16 terms][lower or upper 8 terms, of pixels 0-7 or 8-15].
+template <int C, int BLOCKS, bool WIDE>
+__device__ static inline void take(uint32_t (&u)[BLOCKS][C / 16][4], const raw<C, BLOCKS, WIDE> &from, const reader<C> &r)
+{
+#pragma unroll
+    for (int i = 0; i < C / 8; i++)
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const uint32_t(&v)[WIDE ? 1 : 2] = from.v[i][b][h];
+                u[b][i / 2][i % 2 * 2 + h] = (WIDE ? v[0] : v[0] | v[WIDE ? 0 : 1] << 16) & r.keeps[i];
+            }
 }
 
 // One layer of all blocks: their sums, activated.
@@ -127,7 +154,7 @@ __device__ static inline void apply(float (&d)[BLOCKS][C / 8][4], const uint32_t
                 multiply<T>(d[b][j], u[b][k], v.x, v.y);
         }
     }
-    activate<ALL>(act, *reinterpret_cast<float(*)[ALL]>(d), 0, 0);
+    activate<ALL>(act, *reinterpret_cast<float(*)[ALL]>(d), 0, 0); // never slopes
 }
 
 // Sums as the next layer reads them.
@@ -143,66 +170,60 @@ template <typename T, int C, int BLOCKS> __device__ static inline void hand_on(u
 }
 
 template <typename U, int C, int BLOCKS>
-__device__ static inline void write(const float (&d)[BLOCKS][C / 8][4], const tachy_nn_mlp &a, const work &w, int n, int y, int x, int lane)
+__device__ static inline void write(const float (&d)[BLOCKS][C / 8][4], const tachy_nn_mlp &a, const work &w, const place &at_pixel, int lane)
 {
-    const int channels = a.layer[a.nb_layers - 1].channels;
-    U *row = at<U>(a.out.data) + n * a.out.image + (int64_t)y * a.out.row;
+    const int channels = a.layer[a.nb_layers - 1].channels, left = w.w - at_pixel.x;
+    U *to = at<U>(a.out.data) + at_pixel.n * a.out.image + (int64_t)at_pixel.y * a.out.row + (int64_t)at_pixel.x * a.out.pixel;
 #pragma unroll
-    for (int b = 0; b < BLOCKS; b++)
+    for (int j = 0; j < C / 8; j += 2) {
+        const int four = j * 8 + lane % 4 * 4;
+        if (w.fours) {
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const int px = x + b * 16 + h * 8;
-            U *p = row + (int64_t)px * a.out.pixel;
-            if (px >= w.w)
-                continue;
-#pragma unroll
-            for (int j = 0; j < C / 8; j += 2) {
-                const int four = j * 8 + lane % 4 * 4;
-                const float v[4] = {d[b][j][h * 2], d[b][j][h * 2 + 1], d[b][j + 1][h * 2], d[b][j + 1][h * 2 + 1]};
-                if (w.fours && four < channels)
-                    save<U, 4>(p + four, v);
-#pragma unroll
-                for (int i = 0; i < 4 && !w.fours; i++) {
-                    const int c = (j + i / 2) * 8 + lane % 4 * 2 + i % 2;
-                    if (c < channels)
-                        put(p + c * a.out_channel, v[i]);
-                }
+            for (int b = 0; b < BLOCKS * 2; b++) {
+                const float(&u)[4] = d[b / 2][j], (&v)[4] = d[b / 2][j + 1];
+                const int h = b % 2 * 2;
+                if (four < channels && b * 8 < left)
+                    save<U, 4>(to + (int64_t)(b * 8) * a.out.pixel + four, {u[h], u[h + 1], v[h], v[h + 1]});
             }
+            continue;
         }
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int c = (j + i / 2) * 8 + lane % 4 * 2 + i % 2;
+            U *p = to + c * a.out_channel;
+#pragma unroll
+            for (int b = 0; b < BLOCKS * 2; b++, p += 8 * a.out.pixel)
+                if (c < channels && b * 8 < left)
+                    put(p, d[b / 2][j + i / 2][b % 2 * 2 + i % 2]);
+        }
+    }
 }
 
-template <typename T, typename U, int C, int BLOCKS>
-__global__ void __launch_bounds__(THREADS, 2) mlp(const __grid_constant__ tachy_nn_mlp a, const __grid_constant__ work w)
+template <typename T, typename U, int C, int BLOCKS, bool WIDE>
+__global__ void __launch_bounds__(THREADS, BESIDE<C, WIDE>) mlp(const __grid_constant__ tachy_nn_mlp a, const __grid_constant__ work w)
 {
     __shared__ layer_weights<C> layers[TACHY_NN_MLP_LAYERS];
     const int lane = threadIdx.x % 32, step = gridDim.x * WARPS;
     const reader<C> r = reader_of<C>(a, w, lane);
-    uint32_t u[BLOCKS][C / 16][4], next[BLOCKS][C / 16][4];
+    raw<C, BLOCKS, WIDE> next;
     int tile = blockIdx.x * WARPS + threadIdx.x / 32;
-    auto bring = [&](uint32_t (&to)[BLOCKS][C / 16][4], int t) {
-        const int row = t / w.across;
-        fetch<C, BLOCKS>(to, r, w, row / w.h, row % w.h, t % w.across * (BLOCKS * 16) + lane / 4, t < w.tiles);
-    };
-    bring(u, tile);
+    place then = fetch<C, BLOCKS, WIDE>(next, r, w, min(tile, w.tiles - 1), lane);
     load_layer<C, true>(a, w, 0, layers[0]);
     for (int l = 1; l < a.nb_layers; l++)
         load_layer<C, false>(a, w, l, layers[l]);
     __syncthreads();
     for (; tile < w.tiles; tile += step) {
         float d[BLOCKS][C / 8][4];
-        bring(next, tile + step);
+        uint32_t u[BLOCKS][C / 16][4];
+        const place now = then;
+        take<C, BLOCKS, WIDE>(u, next, r);
+        then = fetch<C, BLOCKS, WIDE>(next, r, w, min(tile + step, w.tiles - 1), lane);
 #pragma unroll 1
         for (int l = 0; l < a.nb_layers; l++) {
             apply<T, C, BLOCKS>(d, u, layers[l], a.layer[l].act, lane);
             hand_on<T, C, BLOCKS>(u, d);
         }
-        const int row = tile / w.across;
-        write<U, C, BLOCKS>(d, a, w, row / w.h, row % w.h, tile % w.across * (BLOCKS * 16) + lane / 4, lane);
-#pragma unroll
-        for (int b = 0; b < BLOCKS; b++)
-#pragma unroll
-            for (int i = 0; i < C / 4; i++)
-                u[b][i / 4][i % 4] = next[b][i / 4][i % 4];
+        write<U, C, BLOCKS>(d, a, w, now, lane);
     }
 }
 
@@ -230,9 +251,9 @@ static int fill_slots(const tachy_nn_mlp *a, work *w)
     return n;
 }
 
-template <typename T, typename U, int C> static int launch(const tachy_nn_mlp *a, work w, cuda_stream stream)
+template <typename T, typename U, int C, bool WIDE> static int launch(const tachy_nn_mlp *a, work w, cuda_stream stream)
 {
-    constexpr int BLOCKS = C == 16 ? 4 : 2;
+    constexpr int BLOCKS = (WIDE ? 4 : 2) * 16 / C; // as many as registers have room for
     bool row = a->out_channel == 1 && is_row(&a->out, a);
     const int64_t pixels = (int64_t)a->n * a->h * a->w;
     for (int i = 0; i < a->nb_parts; i++)
@@ -244,9 +265,16 @@ template <typename T, typename U, int C> static int launch(const tachy_nn_mlp *a
     if (tiles > INT32_MAX / 4)
         return cudaErrorInvalidValue;
     w.tiles = (int)tiles;
-    const int blocks = 2 * attribute(cudaDevAttrMultiProcessorCount), needed = parts(tiles, WARPS);
-    mlp<T, U, C, BLOCKS><<<(unsigned)(needed < blocks ? needed : blocks), THREADS, 0, on(stream)>>>(*a, w);
+    const int blocks = BESIDE<C, WIDE> * attribute(cudaDevAttrMultiProcessorCount), needed = parts(tiles, WARPS);
+    mlp<T, U, C, BLOCKS, WIDE><<<(unsigned)(needed < blocks ? needed : blocks), THREADS, 0, on(stream)>>>(*a, w);
     return cudaGetLastError();
+}
+
+template <typename T, typename U> static int launch_to(const tachy_nn_mlp *a, const work &w, int channels, cuda_stream stream)
+{
+    if (channels <= 16)
+        return w.wide ? launch<T, U, 16, true>(a, w, stream) : launch<T, U, 16, false>(a, w, stream);
+    return w.wide ? launch<T, U, 32, true>(a, w, stream) : launch<T, U, 32, false>(a, w, stream);
 }
 
 static bool takes(const tachy_nn_mlp *a)
@@ -272,8 +300,6 @@ int tachy_nn_run_mlp(const struct tachy_nn_mlp *a, cuda_stream stream)
     w.fours = a->out_channel == 1 && a->layer[a->nb_layers - 1].channels % 4 == 0 && whole_vectors(&a->out, 4, a->out_dtype == TACHY_F32 ? 16 : 8);
     return of_halves(a->dtype, [&](auto t) {
         typedef decltype(t) T;
-        if (a->out_dtype == TACHY_F32)
-            return most <= 16 ? launch<T, float, 16>(a, w, stream) : launch<T, float, 32>(a, w, stream);
-        return most <= 16 ? launch<T, T, 16>(a, w, stream) : launch<T, T, 32>(a, w, stream);
+        return a->out_dtype == TACHY_F32 ? launch_to<T, float>(a, w, most, stream) : launch_to<T, T>(a, w, most, stream);
     });
 }
