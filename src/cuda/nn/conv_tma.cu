@@ -207,13 +207,6 @@ __device__ static inline void take_added(const work &w, uint32_t line, int row, 
         d[k] += w.add_last ? 0.0f : more[k];
 }
 
-// A loop, because unrolled it would be most of the kernel.
-template <int N> __device__ __noinline__ static void activate_seldom(const tachy_nn_act &act, float (&d)[N])
-{
-    for (int k = 0; k < N; k++)
-        d[k] = seldom(act.kind, act.a, act.b, d[k]);
-}
-
 // Slopes of a thread's two columns of each eight, from `channel` on, all asked for at once.
 template <int N> __device__ static inline void load_slopes(const work &w, float (&slope)[N], int channel)
 {
@@ -253,7 +246,7 @@ __device__ static inline void store_chunk(const work &w, const tile &t, const pl
 #pragma unroll
         for (int k = 0; k < W / 2; k++)
             v[k] = d[k];
-        activate_seldom(w.act, v);
+        activate_seldom<W / 2>(w.act.kind, w.act.a, w.act.b, v);
 #pragma unroll
         for (int k = 0; k < W / 2; k++)
             d[k] = v[k];

@@ -67,10 +67,15 @@ __device__ static inline float hyperbolic(float x) // tanh
     return fabsf(x) < 0.02f ? x * (1 - x * x * (1.0f / 3)) : copysignf(y, x);
 }
 __device__ static inline float softplus(float x) { return fmaxf(x, 0.0f) + log1pf(__expf(-fabsf(x))); }
-__device__ static inline float clip(float x, float low, float high)
+__device__ static inline float clip(float x, float low, float high) // NaN stays
 {
-    float y = x < low ? low : x; // NaN stays
+#if __CUDA_ARCH__ >= 800
+    asm("{max.NaN.f32 %0, %0, %1; min.NaN.f32 %0, %0, %2;}" : "+f"(x) : "f"(low), "f"(high));
+    return x;
+#else
+    float y = x < low ? low : x;
     return y > high ? high : y;
+#endif
 }
 
 // x / 2 erfc(-x / sqrt(2)), by Abramowitz and Stegun 7.1.26.
@@ -124,25 +129,36 @@ __device__ __noinline__ static float seldom(int kind, float a, float b, float x)
     default: return x;
     }
 }
-// For the channels from `channel` on, `some` of which exist.
-template <int N>
-__device__ static inline void activate(const tachy_nn_act &a, float (&v)[N], int channel, int some)
+// A loop over a copy in memory, because unrolled it would be most of a kernel, and a launch fetches the code that it runs.
+template <int N> __device__ __noinline__ static void activate_seldom(int kind, float a, float b, float (&v)[N])
+{
+#pragma unroll 1
+    for (int i = 0; i < N; i++)
+        v[i] = seldom(kind, a, b, v[i]);
+}
+// For pixels of C channels each, from `channel` on, `some` of which exist.
+template <int N, int C = N> __device__ static inline void activate(const tachy_nn_act &a, float (&v)[N], int channel, int some)
 {
     if (activate_common<N>(a, v))
         return;
     if (a.kind == TACHY_ACT_PRELU) {
-        float slope[N];
+        float slope[C];
 #pragma unroll
-        for (int i = 0; i < N; i++) // at once, whatever the values are
+        for (int i = 0; i < C; i++) // at once, whatever the values are
             slope[i] = i < some ? at<const float>(a.slope)[channel + i] : 0.0f;
 #pragma unroll
         for (int i = 0; i < N; i++)
-            v[i] *= v[i] < 0 ? slope[i] : 1.0f;
+            v[i] *= v[i] < 0 ? slope[i % C] : 1.0f;
         return;
     }
+    float w[N];
 #pragma unroll
     for (int i = 0; i < N; i++)
-        v[i] = seldom(a.kind, a.a, a.b, v[i]);
+        w[i] = v[i];
+    activate_seldom<N>(a.kind, a.a, a.b, w);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        v[i] = w[i];
 }
 
 // Converts N adjacent channels of one pixel, of which the first `some` exist, from sums to stored values. `vectors`:
