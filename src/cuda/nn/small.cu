@@ -29,15 +29,21 @@ struct small {
 template <int NT> __device__ static void load_weights(const tachy_nn_conv &a, const small &g, uint16_t *to, int first)
 {
     const tachy_conv_shape &s = a.shape;
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, last = s.cout - 1 - first;
     int64_t terms = (int64_t)s.kh * s.kw * s.cin;
     for (int k = lane; k < g.depth; k += 32) {
         int r = k / (g.taps * g.stretch), rest = k % (g.taps * g.stretch), x = rest / g.wide, c = rest % g.wide;
-        const uint16_t *from = at<const uint16_t>(a.weights) + first * terms + (r * s.kw + x) * s.cin + c;
-        bool there = x < s.kw && c < s.cin;
+        const bool there = x < s.kw && c < s.cin;
+        const uint16_t *from = at<const uint16_t>(a.weights) + first * terms + (there ? (r * s.kw + x) * s.cin + c : 0);
+        uint16_t v[NT]; // asked for at once
 #pragma unroll
-        for (int o = warp; o < NT * 8; o += THREADS / 32)
-            to[o * (g.depth + GAP) + k] = there && first + o < s.cout ? from[o * terms] : (uint16_t)0;
+        for (int i = 0; i < NT; i++)
+            v[i] = __ldg(from + min(warp + i * (THREADS / 32), last) * terms);
+#pragma unroll
+        for (int i = 0; i < NT; i++) {
+            int o = warp + i * (THREADS / 32);
+            to[o * (g.depth + GAP) + k] = there && o <= last ? v[i] : (uint16_t)0;
+        }
     }
 }
 
@@ -252,9 +258,11 @@ __device__ static inline void load_ends(const tachy_nn_conv &a, float *biases, f
 template <int NT> __device__ static inline void load_second(const tachy_nn_conv &b, const small &g, uint16_t *to)
 {
     const tachy_conv_shape &s = b.shape;
+#pragma unroll 4
     for (int i = threadIdx.x; i < g.next * 8 * NT * 8; i += THREADS) {
-        int o = i / (NT * 8), k = i % (NT * 8);
-        to[o * (NT * 8 + GAP) + k] = o < s.cout && k < s.cin ? at<const uint16_t>(b.weights)[o * s.cin + k] : (uint16_t)0;
+        const int o = i / (NT * 8), k = i % (NT * 8);
+        const uint16_t v = __ldg(at<const uint16_t>(b.weights) + min(o, s.cout - 1) * s.cin + min(k, s.cin - 1));
+        to[o * (NT * 8 + GAP) + k] = o < s.cout && k < s.cin ? v : (uint16_t)0;
     }
 }
 
