@@ -148,7 +148,8 @@ static void depthwise(struct check *c)
         s->kh = s->kw = 3 + 2 * check_range(c, 0, 2);
         s->dil_h = s->dil_w = check_range(c, 0, 2) ? 1 : 2;
         s->pad_top = s->pad_left = s->pad_bottom = s->pad_right = s->kw / 2 * s->dil_w;
-        s->cin = 8 * check_range(c, 1, 20), s->h = check_range(c, 1, 40), s->w = check_range(c, 1, 40);
+        bool large = !check_range(c, 0, 7); // a thread has whole vectors of channels, else quarters
+        s->cin = 8 * (large ? 8 : check_range(c, 1, 20)), s->h = large ? 200 : check_range(c, 1, 40), s->w = large ? 150 : check_range(c, 1, 40);
     }
     s->cout = s->groups = s->cin;
     make(c, &k, check_range(c, 0, 2) * 8, check_range(c, 0, 1), false);
@@ -763,16 +764,13 @@ static void bench(struct check *c)
     }
     bench_one(c, TACHY_F16, 16, 64, 32, 32, 3, 1, 1, false); // planes of volumes, and few channels
     bench_one(c, TACHY_F16, 1, 256, 24, 8, 7, 1, 1, false);
-    bench_depthwise(c, 8, 256, 16, 3, 1, 1, false); // MobileNetV3-Large's
-    bench_depthwise(c, 8, 256, 64, 3, 2, 1, false);
-    bench_depthwise(c, 8, 128, 72, 3, 1, 1, false);
-    bench_depthwise(c, 8, 128, 72, 5, 2, 1, true);
-    bench_depthwise(c, 8, 64, 120, 5, 1, 1, true);
-    bench_depthwise(c, 8, 64, 240, 3, 2, 1, false);
-    bench_depthwise(c, 8, 32, 200, 3, 1, 1, false);
-    bench_depthwise(c, 8, 32, 672, 3, 1, 1, true);
-    bench_depthwise(c, 8, 32, 960, 5, 1, 1, true);
-    bench_depthwise(c, 8, 32, 960, 5, 1, 2, true);
+    static const int mobile[][6] = { // MobileNetV3-Large's: side, channels, kernel, stride, dilation, whether sums are wanted
+        {256, 16, 3, 1, 1, 0}, {256, 64, 3, 2, 1, 0}, {128, 72, 3, 1, 1, 0}, {128, 72, 5, 2, 1, 1}, {64, 120, 5, 1, 1, 1},
+        {64, 240, 3, 2, 1, 0}, {32, 200, 3, 1, 1, 0}, {32, 672, 3, 1, 1, 1}, {32, 960, 5, 1, 1, 1}, {32, 960, 5, 1, 2, 1}};
+    for (size_t i = 0; i < 2 * TACHY_ARRAY_SIZE(mobile); i++) {
+        const int *m = mobile[i / 2];
+        bench_depthwise(c, i % 2 ? 8 : 1, m[0], m[1], m[2], m[3], m[4], m[5]);
+    }
 }
 
 static void run(struct check *c)

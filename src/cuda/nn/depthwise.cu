@@ -1,17 +1,18 @@
 #include "cuda/nn/conv.h"
 #include "cuda/nn/tensor.cuh"
 
-// A thread has STRIP outputs side by side of 16 bytes of channels (a slice), and neighbours in a warp have the next
-// channels, then the next strip; with few channels strips stand upright, so that neighbours still lie side by side. A
-// block has up to SLICES slices of a tile of outputs and takes tile after tile of one image; the sums of a block are a
-// part. Kernels of known size bring the tile's input into shared memory first, so that much is on its way at once.
-enum { STRIP = 4, SLICES = 16, MOST_PARTS = 128, MOST_THREADS = 256, LEAST_THREADS = 64, FEW_BLOCKS = 132, MOST_SHARED = 64 * 1024 };
+// A thread has STRIP outputs side by side of a slice of channels, 16 bytes of them or, if there are FEW threads then, a quarter, and
+// neighbours in a warp have the next channels, then the next strip; with few channels strips stand upright, so that neighbours still lie
+// side by side. A block has up to VECTORS times 16 bytes of a tile of outputs and takes tile after tile of one image; the sums of a block
+// are a part. Kernels of known size bring the tile's input into shared memory first, so that much is on its way at once.
+enum { STRIP = 4, FINE = 4, VECTORS = 16, FEW = 24 * 1024, MOST_PARTS = 128, MOST_THREADS = 256, LEAST_THREADS = 64, FEW_BLOCKS = 132, MOST_SHARED = 64 * 1024 };
 
 struct cut { // how the work is dealt
     int slices, threads, parts, out_h, out_w;
+    int copies;                     // of 16 bytes that a pixel's slices are
     int wide, high, tiles_x, tiles; // a tile's outputs; tiles of an image
     int in_wide, in_high;           // its input
-    bool vectors, upright;
+    bool vectors, upright, fine;    // fine: slices are quarters
 };
 
 __device__ static inline void copy_16(uint32_t to, const void *from, bool there)
@@ -30,25 +31,26 @@ __device__ static inline void copied(void)
 #endif
 }
 
-// A tile's input, [row][column][slice] of 16 bytes; zero outside. (y, x): its corner.
+// A tile's input, [row][column][copies] of 16 bytes; zero outside. (y, x): its corner; `first`: its first channel.
 template <typename T>
-__device__ static inline void load_tile(pack<T, VECTOR<T>> *tile, const tachy_nn_conv &a, const cut &u, const T *picture, bool channel,
-                                        int y, int x, int lane, int lanes, int slice)
+__device__ static inline void load_tile(pack<T, VECTOR<T>> *tile, const tachy_nn_conv &a, const cut &u, const T *picture, int first, int y, int x)
 {
-    for (int p = lane; p < u.in_wide * u.in_high; p += lanes) {
+    const int copy = threadIdx.x % u.copies, lane = threadIdx.x / u.copies, lanes = u.threads / u.copies, c = first + copy * VECTOR<T>;
+    const T *from = picture + (c < a.shape.cin ? c : 0);
+    for (int p = lane; p < u.in_wide * u.in_high && lane < lanes; p += lanes) {
         int row = p / u.in_wide, iy = y + row, ix = x + p - row * u.in_wide;
-        bool there = channel && (unsigned)iy < (unsigned)a.shape.h && (unsigned)ix < (unsigned)a.shape.w;
-        copy_16((uint32_t)__cvta_generic_to_shared(tile + p * u.slices + slice), there ? picture + iy * a.in.row + ix * a.in.pixel : picture,
-                there);
+        bool there = c < a.shape.cin && (unsigned)iy < (unsigned)a.shape.h && (unsigned)ix < (unsigned)a.shape.w;
+        copy_16((uint32_t)__cvta_generic_to_shared(tile + p * u.copies + copy), there ? from + iy * a.in.row + ix * a.in.pixel : picture, there);
     }
 }
 
 // Taps of a strip; kernel, stride and dilation are known, so that every index is. A line is a row of a lying strip and a column of
 // an upright one. `tile` is at the strip's corner, `w` at the slice's weights, [tap row][tap column][slices][N].
-template <typename T, int K, int S, int D, bool UPRIGHT>
-__device__ static inline void taps_of_strip(float (&sum)[STRIP][VECTOR<T>], const pack<T, VECTOR<T>> *tile, const cut &u, const float *w)
+template <typename T, int N, int K, int S, int D, bool UPRIGHT>
+__device__ static inline void taps_of_strip(float (&sum)[STRIP][N], const pack<T, N> *tile, const cut &u, const float *w)
 {
-    const int N = VECTOR<T>, READ = (STRIP - 1) * S + (K - 1) * D + 1;
+    const int READ = (STRIP - 1) * S + (K - 1) * D + 1;
+    const int M = N < 4 ? N : 4;
     int along = (UPRIGHT ? u.in_wide : 1) * u.slices, across = (UPRIGHT ? 1 : u.in_wide) * u.slices, next = u.slices * N;
 #pragma unroll 1
     for (int r = 0; r < K; r++) {
@@ -56,9 +58,8 @@ __device__ static inline void taps_of_strip(float (&sum)[STRIP][VECTOR<T>], cons
 #pragma unroll
         for (int k = 0; k < K; k++)
 #pragma unroll
-            for (int i = 0; i < N; i += 4)
-                *reinterpret_cast<float4 *>(by[k] + i) =
-                    *reinterpret_cast<const float4 *>(w + (UPRIGHT ? k * K + r : r * K + k) * next + i);
+            for (int i = 0; i < N; i += M)
+                load<float, M>(*reinterpret_cast<float(*)[M]>(by[k] + i), w + (UPRIGHT ? k * K + r : r * K + k) * next + i);
 #pragma unroll
         for (int j = 0; j < READ; j++) {
             float v[N];
@@ -105,28 +106,64 @@ __device__ static inline void taps_of_any(float (&sum)[STRIP][N], const T *row, 
     }
 }
 
-// Finishes a strip's sums, which begin with the bias; (y, x) is its first output.
-template <typename T>
-__device__ static inline void finish_strip(const tachy_nn_conv &a, const cut &u, float (&sum)[STRIP][VECTOR<T>], int n, int y, int x, int c,
-                                           float (&total)[VECTOR<T>])
+// Outputs of a strip that exist, of which (y, x) is the first.
+__device__ static inline int left_of(const cut &u, int y, int x)
 {
-    const int N = VECTOR<T>;
+    return u.upright ? (x < u.out_w ? u.out_h - y : 0) : y < u.out_h ? u.out_w - x : 0;
+}
+
+// Finishes a strip's sums, which begin with the bias; (y, x) is its first output. All of a strip's numbers are activated at once, so that
+// the code for that is there once.
+template <typename T, int N>
+__device__ static inline void finish_strip(const tachy_nn_conv &a, const cut &u, float (&sum)[STRIP][N], int n, int y, int x, int c,
+                                           float (&total)[N])
+{
+    const int left = left_of(u, y, x);
     const tachy_nn_epilogue &e = a.epilogue;
-    int some = a.shape.cin - c, left = u.upright ? (x < u.out_w ? u.out_h - y : 0) : y < u.out_h ? u.out_w - x : 0;
-    int64_t step = u.upright ? a.out.row : a.out.pixel;
+    const tachy_nn_tensor &d = e.add;
+    const int64_t step = u.upright ? a.out.row : a.out.pixel, add_step = u.upright ? d.row : d.pixel;
     T *to = at<T>(a.out.data) + n * a.out.image + y * a.out.row + x * a.out.pixel + c;
+    const T *more = at<const T>(d.data) + n * d.image + y * d.row + x * d.pixel + c;
+    for (int last = 0; last < 2; last++) {
+        if (d.data && e.add_last == last)
 #pragma unroll
-    for (int o = 0; o < STRIP; o++) {
-        if (o >= left)
-            break;
-        if (u.vectors && !e.add.data) { // as finish()
-            activate<N>(e.act, sum[o], c, some);
+            for (int o = 0; o < STRIP; o++) {
+                float v[N] = {0};
+                if (o < left)
+                    load<T, N>(v, more + o * add_step);
+#pragma unroll
+                for (int j = 0; j < N; j++)
+                    sum[o][j] += v[j];
+            }
+        if (!last)
+            activate<STRIP * N, N>(e.act, *reinterpret_cast<float(*)[STRIP * N]>(sum), c, a.shape.cin - c);
+    }
+#pragma unroll
+    for (int o = 0; o < STRIP; o++)
+        if (o < left) {
             save<T, N>(to + o * step, sum[o]);
-        } else
-            finish<T, N>(e, a.out, sum[o], n, y + (u.upright ? o : 0), x + (u.upright ? 0 : o), c, some, u.vectors);
+#pragma unroll
+            for (int j = 0; j < N; j++)
+                total[j] += sum[o][j];
+        }
+}
+
+// The same for tensors of any alignment.
+template <typename T>
+__device__ static inline void finish_any(const tachy_nn_conv &a, const cut &u, float (&sum)[STRIP][VECTOR<T>], int n, int y, int x, int c,
+                                         float (&total)[VECTOR<T>])
+{
+    const int N = VECTOR<T>, left = left_of(u, y, x);
+#pragma unroll 1
+    for (int o = 0; o < STRIP && o < left; o++) {
+        float v[N];
+#pragma unroll
+        for (int j = 0; j < N; j++) // not by an index, for which the sums would have to lie in memory
+            v[j] = o == 0 ? sum[0][j] : o == 1 ? sum[1][j] : o == 2 ? sum[2][j] : sum[3][j];
+        finish<T, N>(a.epilogue, a.out, v, n, y, x + o, c, a.shape.cin - c, u.vectors);
 #pragma unroll
         for (int j = 0; j < N; j++)
-            total[j] += sum[o][j];
+            total[j] += v[j];
     }
 }
 
@@ -157,16 +194,21 @@ template <int N> __device__ static void sum_up(const tachy_nn_conv &a, const cut
     }
 }
 
-template <typename T, int K, int S, int D, bool UPRIGHT> __global__ void __launch_bounds__(MOST_THREADS) depthwise(tachy_nn_conv a, cut u)
+template <typename T, int N, int K, int S, int D, bool UPRIGHT>
+__global__ void __launch_bounds__(MOST_THREADS) depthwise(tachy_nn_conv a, cut u)
 {
-    const int N = VECTOR<T>;
     const tachy_conv_shape &s = a.shape;
     int slice = threadIdx.x % u.slices, lane = threadIdx.x / u.slices, lanes = u.threads / u.slices, n = blockIdx.z;
     int c = (blockIdx.x * u.slices + slice) * N, strips = UPRIGHT ? u.wide : u.wide / STRIP;
     extern __shared__ __align__(16) float weights[]; // [tap][slices][N], the biases, then the tile
     int row = u.slices * N;
-    pack<T, N> *tile = reinterpret_cast<pack<T, N> *>(weights + (K * K + 1) * row);
+    pack<T, VECTOR<T>> *tile = reinterpret_cast<pack<T, VECTOR<T>> *>(weights + (K * K + 1) * row);
+    const T *picture = at<const T>(a.in.data) + n * a.in.image;
     float total[N] = {0};
+    auto bring = [&](int t) {
+        load_tile<T>(tile, a, u, picture, blockIdx.x * row, t / u.tiles_x * u.high * S - s.pad_top, t % u.tiles_x * u.wide * S - s.pad_left);
+    };
+    bring(blockIdx.y);
     for (int i = threadIdx.x; i < row; i += u.threads) {
         int channel = blockIdx.x * row + i;
         bool there = channel < s.cin;
@@ -178,18 +220,19 @@ template <typename T, int K, int S, int D, bool UPRIGHT> __global__ void __launc
     for (int t = blockIdx.y; t < u.tiles; t += u.parts) {
         int y = t / u.tiles_x * u.high, x = t % u.tiles_x * u.wide;
         int ty = lane / strips * (UPRIGHT ? (int)STRIP : 1), tx = lane % strips * (UPRIGHT ? 1 : (int)STRIP);
-        __syncthreads(); // the tile before is done with
-        if (lane < lanes)
-            load_tile<T>(tile, a, u, at<const T>(a.in.data) + n * a.in.image + (c < s.cin ? c : 0), c < s.cin, y * S - s.pad_top,
-                         x * S - s.pad_left, lane, lanes, slice);
         copied();
         __syncthreads();
-        if (lane >= lanes || c >= s.cin || ty >= u.high)
-            continue;
-        float sum[STRIP][N];
-        begin_strip<N>(sum, weights + K * K * row + slice * N);
-        taps_of_strip<T, K, S, D, UPRIGHT>(sum, tile + (ty * S * u.in_wide + tx * S) * u.slices + slice, u, weights + slice * N);
-        finish_strip<T>(a, u, sum, n, y + ty, x + tx, c, total);
+        if (lane < lanes && c < s.cin && ty < u.high) {
+            float sum[STRIP][N];
+            begin_strip<N>(sum, weights + K * K * row + slice * N);
+            taps_of_strip<T, N, K, S, D, UPRIGHT>(sum, reinterpret_cast<const pack<T, N> *>(tile) + (ty * S * u.in_wide + tx * S) * u.slices + slice,
+                                                  u, weights + slice * N);
+            finish_strip<T, N>(a, u, sum, n, y + ty, x + tx, c, total);
+        }
+        if (t + u.parts >= u.tiles)
+            break;
+        __syncthreads(); // this tile is done with
+        bring(t + u.parts);
     }
     if (a.sums) {
         __syncthreads();
@@ -220,18 +263,18 @@ template <typename T> __global__ void __launch_bounds__(MOST_THREADS) depthwise_
                 taps_of_any<T, N>(sum, at<const T>(a.in.data) + n * a.in.image + from * a.in.row + c,
                                   at<const T>(a.weights) + c + (int64_t)r * s.kw * s.cin, a, x * s.stride_w - s.pad_left, s.cin - c, u.vectors);
         }
-        finish_strip<T>(a, u, sum, n, y, x, c, total);
+        finish_any<T>(a, u, sum, n, y, x, c, total);
     }
     if (a.sums)
         sum_up<N>(a, u, total);
 }
 
-// The width in slices with the fewest idle threads; wide ones read longer pieces.
-static int slices_of(int slices, int threads, int most)
+// The width in pieces of 16 bytes, each of which `each` threads have, with the fewest idle threads; wide ones read longer pieces.
+static int width_of(int pieces, int threads, int each, int most)
 {
     int idle = INT32_MAX, best = 1;
-    for (int k = 1; k <= most && k <= slices; k++) {
-        int lost = (parts(slices, k) * k - slices) * 100 / slices + threads % k * 100 / threads + (k < 4 && k < slices ? 100 : 0);
+    for (int k = 1; k <= most && k <= pieces; k++) {
+        int lost = (parts(pieces, k) * k - pieces) * 100 / pieces + threads % (k * each) * 100 / threads + (k < 4 && k < pieces ? 100 : 0);
         if (lost <= idle)
             idle = lost, best = k;
     }
@@ -245,10 +288,12 @@ static bool is_known(const tachy_conv_shape *s)
            s->dil_w <= (s->stride_w == 1 ? 2 : 1);
 }
 
-// Tiles for blocks of u->threads.
+// Tiles for blocks of u->threads. Far taps, and fine slices, want high tiles of few channels.
 static void deal(cut *u, const tachy_conv_shape *s, int vector, bool known)
 {
-    u->slices = slices_of(parts(s->cin, vector), u->threads, s->dil_w == 1 ? SLICES : SLICES / 2); // far taps want high tiles
+    const int each = u->fine ? FINE : 1;
+    u->copies = width_of(parts(s->cin, vector), u->threads, each, s->dil_w == 1 && !u->fine ? VECTORS : VECTORS / 2);
+    u->slices = u->copies * each;
     u->upright = known && s->kw == 3 && s->dil_w == 1 && u->slices < 4;
     int lanes = u->threads / u->slices, most = u->upright ? 32 : 16;
     u->wide = parts(u->out_w, STRIP) * STRIP < most ? parts(u->out_w, STRIP) * STRIP : most;
@@ -268,9 +313,10 @@ template <typename T> static cut cut_of(const tachy_nn_conv *a)
     u.vectors = s->cin % N == 0 && whole_vectors(&a->in, N) && whole_vectors(&a->out, N) && whole_vectors(&a->epilogue.add, N) &&
                 a->weights % 16 == 0;
     bool known = is_known(s) && u.vectors;
-    u.threads = known && s->stride_w == 2 ? 128 : 256; // a tile's input grows with the stride
+    u.fine = known && (int64_t)s->n * u.out_h * parts(u.out_w, STRIP) * parts(s->cin, N) < FEW;
+    u.threads = known && s->stride_w == 2 && !u.fine ? 128 : 256; // a tile's input grows with the stride
     deal(&u, s, N, known);
-    while (u.threads > LEAST_THREADS && (int64_t)s->n * u.tiles * parts(parts(s->cin, N), u.slices) < FEW_BLOCKS) {
+    while (u.threads > LEAST_THREADS && (int64_t)s->n * u.tiles * parts(parts(s->cin, N), u.copies) < FEW_BLOCKS) {
         cut less = u;
         less.threads /= 2;
         deal(&less, s, N, known);
@@ -284,31 +330,35 @@ template <typename T> static cut cut_of(const tachy_nn_conv *a)
     return u;
 }
 
-template <typename T, int K> static void (*known_kernel(const tachy_conv_shape *s, bool upright))(tachy_nn_conv, cut)
+template <typename T, int N, int K> static void (*known_kernel(const tachy_conv_shape *s, bool upright))(tachy_nn_conv, cut)
 {
     if (s->dil_w == 2)
-        return depthwise<T, K, 1, 2, false>;
-    if (K == 3 && upright)
-        return s->stride_w == 1 ? depthwise<T, 3, 1, 1, true> : depthwise<T, 3, 2, 1, true>;
-    return s->stride_w == 1 ? depthwise<T, K, 1, 1, false> : depthwise<T, K, 2, 1, false>;
+        return depthwise<T, N, K, 1, 2, false>;
+    if constexpr (K == 3 && N == VECTOR<T>)
+        if (upright)
+            return s->stride_w == 1 ? depthwise<T, N, 3, 1, 1, true> : depthwise<T, N, 3, 2, 1, true>;
+    return s->stride_w == 1 ? depthwise<T, N, K, 1, 1, false> : depthwise<T, N, K, 2, 1, false>;
+}
+template <typename T, int N> static void (*known_kernel(const tachy_conv_shape *s, bool upright))(tachy_nn_conv, cut)
+{
+    return s->kw == 3 ? known_kernel<T, N, 3>(s, upright) : s->kw == 5 ? known_kernel<T, N, 5>(s, false) : known_kernel<T, N, 7>(s, false);
 }
 
 template <typename T> static int launch(const tachy_nn_conv *a, cuda_stream stream)
 {
     const tachy_conv_shape *s = &a->shape;
     cut u = cut_of<T>(a);
-    dim3 grid((unsigned)parts(parts(s->cin, VECTOR<T>), u.slices), (unsigned)u.parts, (unsigned)s->n);
+    dim3 grid((unsigned)parts(parts(s->cin, VECTOR<T>), u.copies), (unsigned)u.parts, (unsigned)s->n);
     if (u.out_h < 1 || u.out_w < 1 || grid.y > 65535 || grid.z > 65535)
         return cudaErrorInvalidValue;
-    int64_t bytes = (((int64_t)s->kh * s->kw + 1) * VECTOR<T> * 4 + (int64_t)u.in_wide * u.in_high * 16) * u.slices;
+    int64_t bytes = (((int64_t)s->kh * s->kw + 1) * VECTOR<T> * 4 + (int64_t)u.in_wide * u.in_high * 16) * u.copies;
     if (!is_known(s) || !u.vectors || bytes > MOST_SHARED) {
         u.upright = false;
+        u.slices = u.copies;
         depthwise_any<T><<<grid, (unsigned)u.threads, 0, on(stream)>>>(*a, u);
         return cudaGetLastError();
     }
-    auto kernel = s->kw == 3   ? known_kernel<T, 3>(s, u.upright)
-                  : s->kw == 5 ? known_kernel<T, 5>(s, false)
-                               : known_kernel<T, 7>(s, false);
+    auto kernel = u.fine ? known_kernel<T, VECTOR<T> / FINE>(s, u.upright) : known_kernel<T, VECTOR<T>>(s, u.upright);
     cudaError_t err = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST_SHARED);
     if (err != cudaSuccess)
         return taken(err);
