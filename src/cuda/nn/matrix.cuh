@@ -37,7 +37,7 @@ template <typename T> __device__ static inline void multiply(float (&d)[4], cons
 }
 #undef MULTIPLY
 
-// Copies 8 or 16 bytes to shared memory, of which the first `there` are read and the others zero; `from` may be read. Waits for nothing
+// Copies 4, 8 or 16 bytes to shared memory, of which the first `there` are read and the others zero; `from` may be read. Waits for nothing
 // from compute capability 8.0 on.
 template <int BYTES> __device__ static inline void copy_ahead(uint32_t to, const void *from, int there)
 {

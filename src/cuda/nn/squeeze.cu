@@ -5,12 +5,15 @@
 // One block does an image if it is soon done. The blocks of an image's cluster each sum a part of the positions, make a part of
 // the hidden units and of the scales, and read from each other's shared memory what the others made. Otherwise the first of two
 // launches makes UNITS hidden units a block, the second the scales of UNITS channels. A warp has ROWS rows of weights at a time, so
-// that many loads are on their way.
-enum { THREADS = 512, WARPS = THREADS / 32, CLUSTER = 8, ROWS = 4, MOST = 4096, UNITS = 16, FEW_BYTES = 256 * 1024, FEW_WEIGHTS = 24 * 1024 };
+// that many loads are on their way. In two launches a block's weights come to shared memory while it waits for what they multiply.
+enum { THREADS = 512, WARPS = THREADS / 32, CLUSTER = 8, ROWS = 4, MOST = 4096, UNITS = 16, FEW_BYTES = 256 * 1024, FEW_WEIGHTS = 24 * 1024,
+       MOST_STAGED = 160 * 1024 };
 
 struct cut { // of one launch: floats in shared memory of the parts, and what a block makes
     int units, channels;      // of a block
     int second, means, between, made, scale, lines, floats;
+    int w1, w2, weights; // rows of each layer, then their biases; columns of the convolution's weights
+    bool staged;         // these are there
 };
 
 template <int BLOCKS> __device__ static inline int block_of() { return BLOCKS > 1 ? (int)blockIdx.x : 0; }
@@ -94,15 +97,65 @@ __device__ static inline void sums_of_floats(const tachy_nn_means &of, float *su
     }
 }
 
-// Products of ROWS rows of weights, from `row` on but not beyond the last, with v.
-template <typename T> __device__ static inline void dots(float (&sum)[ROWS], const T *w, int row, int rows, const float *v, int n)
+// A part of a layer: its rows of weights and their biases.
+template <typename T> struct rows_of {
+    const T *w;
+    const float *bias; // NULL: none
+    int rows, n;       // n: weights of a row
+};
+
+// Copies `n` elements to shared memory, which arrive later.
+template <typename T> __device__ static inline void bring(T *to, const T *from, int n)
 {
-    const int N = VECTOR<T>;
-    int lane = threadIdx.x % 32, whole = n % N || reinterpret_cast<cuda_address>(w) % 16 ? 0 : n;
+    for (int i = threadIdx.x * VECTOR<T>; i < n; i += THREADS * VECTOR<T>)
+        copy_ahead<16>(shared_at(to + i), from + i, min(VECTOR<T>, n - i) * (int)sizeof(T));
+}
+
+// Rows `first` to before `last` of a layer; brought to `memory` unless that is NULL.
+template <typename T>
+__device__ static inline rows_of<T> take_rows(cuda_address w, cuda_address bias, int first, int last, int n, float *memory)
+{
+    const int rows = max(last - first, 0);
+    rows_of<T> r = {at<const T>(w) + (int64_t)first * n, bias ? at<const float>(bias) + first : NULL, rows, n};
+    if (!memory)
+        return r;
+    T *to = reinterpret_cast<T *>(memory);
+    float *biases = memory + (rows * n * (int)sizeof(T) + 15) / 16 * 4;
+    bring(to, r.w, rows * n);
+    for (int i = threadIdx.x; i < rows; i += THREADS)
+        copy_ahead<4>(shared_at(biases + i), r.bias ? r.bias + i : at<const float>(w), r.bias ? 4 : 0);
+    r.w = to, r.bias = biases;
+    return r;
+}
+
+// A block's columns of the convolution's weights, [rows][some] of them with `pitch` elements between rows.
+template <typename T> struct columns_of {
+    const T *w;
+    int64_t pitch;
+};
+template <typename T> __device__ static inline columns_of<T> take_columns(const tachy_nn_squeeze &a, int first, int some, float *memory)
+{
+    const T *from = at<const T>(a.weights) + first;
+    if (!memory || !a.scaled || some <= 0)
+        return {from, a.c};
+    T *to = reinterpret_cast<T *>(memory);
+    const int across = some / VECTOR<T>;
+    for (int i = threadIdx.x; i < a.rows * across; i += THREADS) {
+        const int row = i / across, k = i % across * VECTOR<T>;
+        copy_ahead<16>(shared_at(to + row * some + k), from + (int64_t)row * a.c + k, 16);
+    }
+    return {to, some};
+}
+
+// Products of ROWS rows of weights, from `row` on but not beyond the last, with v.
+template <typename T> __device__ static inline void dots(float (&sum)[ROWS], const rows_of<T> &of, int row, const float *v)
+{
+    const int N = VECTOR<T>, n = of.n;
+    int lane = threadIdx.x % 32, whole = n % N || reinterpret_cast<cuda_address>(of.w) % 16 ? 0 : n;
     const T *line[ROWS];
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
-        line[r] = w + (int64_t)min(row + r, rows - 1) * n, sum[r] = 0;
+        line[r] = of.w + (int64_t)min(row + r, of.rows - 1) * n, sum[r] = 0;
 #pragma unroll 2
     for (int k = lane * N; k < whole; k += 32 * N) {
         float x[ROWS][N];
@@ -126,55 +179,56 @@ template <typename T> __device__ static inline void dots(float (&sum)[ROWS], con
         sum[r] = __shfl_sync(0xffffffffu, warp_sum(sum[r]), 0);
 }
 
-// act(w v + bias) of rows `first` to before `last`; the first goes to `to`.
-template <typename T>
-__device__ static inline void layer(float *to, cuda_address w, cuda_address bias, const tachy_nn_act &act, int first, int last, const float *v, int n)
+// act(w v + bias) of the rows.
+template <typename T> __device__ static inline void layer(float *to, const rows_of<T> &of, const tachy_nn_act &act, const float *v)
 {
-    for (int row = first + (int)threadIdx.x / 32 * ROWS; row < last; row += WARPS * ROWS) {
+    for (int row = (int)threadIdx.x / 32 * ROWS; row < of.rows; row += WARPS * ROWS) {
         float sum[ROWS];
-        dots<T>(sum, at<const T>(w), row, last, v, n);
+        dots<T>(sum, of, row, v);
         int r = threadIdx.x % 32;
-        if (r < ROWS && row + r < last) {
+        if (r < ROWS && row + r < of.rows) {
             float x[1] = {r == 0 ? sum[0] : r == 1 ? sum[1] : r == 2 ? sum[2] : sum[3]};
-            x[0] += bias ? at<const float>(bias)[row + r] : 0.0f;
+            x[0] += of.bias ? of.bias[row + r] : 0.0f;
             activate<1>(act, x, 0, 0);
-            to[row + r - first] = x[0];
+            to[row + r] = x[0];
         }
     }
 }
 
 // The block's columns of the weights times their scales, W at a time.
-template <typename T, int W> __device__ static inline void scale_weights(const tachy_nn_squeeze &a, const float *scale, int first, int some)
+template <typename T, int W>
+__device__ static inline void scale_weights(const tachy_nn_squeeze &a, const columns_of<T> &from, const float *scale, int first, int some)
 {
     int64_t image = blockIdx.y * (int64_t)a.rows * a.c;
     int across = some / W;
 #pragma unroll 4
     for (int i = threadIdx.x; i < a.rows * across; i += THREADS) {
-        int k = i % across * W;
-        int64_t to = (int64_t)(i / across) * a.c + first + k;
+        const int k = i % across * W, row = i / across;
         float v[W];
-        load<T, W>(v, at<const T>(a.weights) + to);
+        load<T, W>(v, from.w + row * from.pitch + k);
 #pragma unroll
         for (int j = 0; j < W; j++)
             v[j] *= scale[k + j];
-        save<T, W>(at<T>(a.scaled) + image + to, v);
+        save<T, W>(at<T>(a.scaled) + image + (int64_t)row * a.c + first + k, v);
     }
 }
 
-// Up to `channels` scales from `first` on, and their columns of the weights.
-template <typename T> __device__ static inline void finish_scales(const tachy_nn_squeeze &a, float *scale, const float *units, int first, int channels)
+// The rows' scales, from channel `first` on, and their columns of the weights.
+template <typename T>
+__device__ static inline void finish_scales(const tachy_nn_squeeze &a, float *scale, const rows_of<T> &rows, const columns_of<T> &columns,
+                                            const float *units, int first)
 {
-    int last = min(first + channels, a.c), some = last - first;
-    layer<T>(scale, a.w2, a.bias2, a.act2, first, last, units, a.hidden);
+    const int some = rows.rows;
+    layer<T>(scale, rows, a.act2, units);
     __syncthreads();
     for (int i = threadIdx.x; i < some; i += THREADS)
         at<float>(a.scale)[blockIdx.y * (int64_t)a.c + first + i] = scale[i];
     if (!a.scaled || some <= 0)
         return;
     if (a.c % VECTOR<T> == 0 && (a.weights | a.scaled) % 16 == 0)
-        scale_weights<T, VECTOR<T>>(a, scale, first, some);
+        scale_weights<T, VECTOR<T>>(a, columns, scale, first, some);
     else
-        scale_weights<T, 1>(a, scale, first, some);
+        scale_weights<T, 1>(a, columns, scale, first, some);
 }
 
 template <typename T, int BLOCKS> __global__ void __launch_bounds__(THREADS) squeeze(tachy_nn_squeeze a, cut u)
@@ -182,7 +236,11 @@ template <typename T, int BLOCKS> __global__ void __launch_bounds__(THREADS) squ
     extern __shared__ __align__(16) float memory[];
     float *sums = memory, *second = memory + u.second, *v = memory + u.means, *between = memory + u.between, *made = memory + u.made;
     float *scale = memory + u.scale, *lines = memory + u.lines;
-    int block = block_of<BLOCKS>();
+    const int block = block_of<BLOCKS>(), unit = block * u.units, channel = block * u.channels, last = min(channel + u.channels, a.c);
+    const tachy_nn_act none = {TACHY_ACT_NONE, 0, 0, 0};
+    const rows_of<T> zeroth = take_rows<T>(a.w0, a.bias0, 0, a.of[0].c, a.of[1].c, NULL);
+    const rows_of<T> first = take_rows<T>(a.w1, a.bias1, unit, min(unit + u.units, a.hidden), a.of[0].c, NULL);
+    const rows_of<T> then = take_rows<T>(a.w2, a.bias2, channel, last, a.hidden, NULL);
     for (int k = 0; k < 2; k++)
         if (a.of[k].data)
             sums_of_floats(a.of[k], k ? second : sums, lines, block, BLOCKS);
@@ -201,21 +259,20 @@ template <typename T, int BLOCKS> __global__ void __launch_bounds__(THREADS) squ
         }
     __syncthreads();
     if (a.w0) {
-        layer<T>(lines, a.w0, a.bias0, tachy_nn_act{TACHY_ACT_NONE, 0, 0, 0}, 0, a.of[0].c, between, a.of[1].c);
+        layer<T>(lines, zeroth, none, between);
         __syncthreads();
         for (int i = threadIdx.x; i < a.of[0].c; i += THREADS)
             v[i] += lines[i];
         __syncthreads();
     }
     if (a.w1) {
-        int first = block * u.units;
-        layer<T>(made, a.w1, a.bias1, a.act1, first, min(first + u.units, a.hidden), v, a.of[0].c);
+        layer<T>(made, first, a.act1, v);
         meet<BLOCKS>();
         for (int i = threadIdx.x; i < a.hidden; i += THREADS)
             between[i] = from<BLOCKS>(made, i % u.units, i / u.units);
         __syncthreads();
     }
-    finish_scales<T>(a, scale, a.w1 ? between : v, block * u.channels, u.channels);
+    finish_scales<T>(a, scale, then, take_columns<T>(a, channel, last - channel, NULL), a.w1 ? between : v, channel);
     meet<BLOCKS>(); // shared memory goes with the block
 }
 
@@ -224,31 +281,39 @@ template <typename T> __global__ void __launch_bounds__(THREADS) units(tachy_nn_
 {
     extern __shared__ __align__(16) float memory[];
     float *v = memory + u.means;
+    const int unit = blockIdx.x * UNITS;
+    const rows_of<T> rows = take_rows<T>(a.w1, a.bias1, unit, min(unit + (int)UNITS, a.hidden), a.of[0].c, u.staged ? memory + u.w1 : NULL);
+    copy_commit();
     sums_of_floats(a.of[0], v, memory + u.lines, 0, 1);
+    copy_wait<0>();
     for (int i = threadIdx.x; i < a.of[0].c; i += THREADS)
         v[i] *= a.of[0].share;
     __syncthreads();
-    int first = blockIdx.x * UNITS;
-    layer<T>(at<float>(a.between) + blockIdx.y * (int64_t)a.hidden + first, a.w1, a.bias1, a.act1, first, min(first + (int)UNITS, a.hidden), v,
-             a.of[0].c);
+    layer<T>(at<float>(a.between) + blockIdx.y * (int64_t)a.hidden + unit, rows, a.act1, v);
 }
 // The second: the block's scales, and its columns of the weights.
 template <typename T> __global__ void __launch_bounds__(THREADS) excite(tachy_nn_squeeze a, cut u)
 {
     extern __shared__ __align__(16) float memory[];
     float *between = memory + u.between, *scale = memory + u.scale;
+    const int first = blockIdx.x * UNITS, last = min(first + (int)UNITS, a.c);
+    const rows_of<T> rows = take_rows<T>(a.w2, a.bias2, first, last, a.hidden, u.staged ? memory + u.w2 : NULL);
+    const columns_of<T> columns = take_columns<T>(a, first, last - first, u.staged ? memory + u.weights : NULL);
+    copy_commit();
     for (int i = threadIdx.x; i < a.hidden; i += THREADS)
         between[i] = at<const float>(a.between)[blockIdx.y * (int64_t)a.hidden + i];
+    copy_wait<0>();
     __syncthreads();
-    finish_scales<T>(a, scale, between, blockIdx.x * UNITS, UNITS);
+    finish_scales<T>(a, scale, rows, columns, between, first);
 }
 
 static int most_of(int a, int b) { return a > b ? a : b; }
+static int least_of(int a, int b) { return a < b ? a : b; }
 
-// Floats of each part, all at multiples of 4.
-static cut cut_of(const tachy_nn_squeeze *a, int blocks)
+// Floats of each part, all at multiples of 4. A block has so many hidden units and channels.
+static cut cut_of(const tachy_nn_squeeze *a, int units, int channels)
 {
-    cut u = {parts(a->hidden, blocks), (parts(a->c, blocks) + 7) / 8 * 8};
+    cut u = {units, channels};
     int at = 0;
     auto take = [&](int n) {
         int from = at;
@@ -257,23 +322,38 @@ static cut cut_of(const tachy_nn_squeeze *a, int blocks)
     };
     take(a->of[0].c);
     u.second = take(a->of[1].data ? a->of[1].c : 0), u.means = take(a->of[0].c);
-    u.between = take(most_of(a->hidden, a->of[1].data ? a->of[1].c : 0)), u.made = take(u.units), u.scale = take(u.channels);
+    u.between = take(most_of(a->hidden, a->of[1].data ? a->of[1].c : 0)), u.made = take(units), u.scale = take(channels);
     u.lines = take(most_of(THREADS * 9, a->of[0].c)), u.floats = at;
+    return u;
+}
+
+// As above for one of two launches, of which the first has no channels and the second no units, with its weights if they fit.
+template <typename T> static cut staged_cut_of(const tachy_nn_squeeze *a, int units, int channels)
+{
+    const int N = VECTOR<T>, size = (int)sizeof(T);
+    cut u = cut_of(a, units, channels);
+    auto floats = [&](int64_t n, int64_t each) { return (n * each * size + 15) / 16 * 4; };
+    const bool aligned = (a->w1 | a->w2) % 16 == 0 && a->of[0].c % N == 0 && a->hidden % N == 0 &&
+                         (!a->scaled || (a->c % N == 0 && (a->weights | a->scaled) % 16 == 0));
+    const int64_t w1 = u.floats, w2 = w1 + floats(units, a->of[0].c) + units, weights = w2 + floats(channels, a->hidden) + channels;
+    const int64_t all = weights + (a->scaled ? floats(a->rows, channels) : 0);
+    u.staged = aligned && all * 4 <= least_of(MOST_STAGED, attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - 4096);
+    if (u.staged)
+        u.w1 = (int)w1, u.w2 = (int)w2, u.weights = (int)weights, u.floats = (int)all;
     return u;
 }
 
 template <typename T, int BLOCKS> static int launch(const tachy_nn_squeeze *a, cuda_stream stream)
 {
-    cut u = cut_of(a, BLOCKS);
+    const cut u = cut_of(a, parts(a->hidden, BLOCKS), (parts(a->c, BLOCKS) + 7) / 8 * 8);
     return launch_clusters(squeeze<T, BLOCKS>, dim3(BLOCKS, (unsigned)a->n), BLOCKS, THREADS, u.floats * (int)sizeof(float), stream, *a, u);
 }
 
 template <typename T> static int launch_two(const tachy_nn_squeeze *a, cuda_stream stream)
 {
-    cut u = cut_of(a, 1);
-    int bytes = u.floats * (int)sizeof(float);
-    int status = launch_clusters(units<T>, dim3((unsigned)parts(a->hidden, UNITS), (unsigned)a->n), 1, THREADS, bytes, stream, *a, u);
-    return status ? status : launch_clusters(excite<T>, dim3((unsigned)parts(a->c, UNITS), (unsigned)a->n), 1, THREADS, bytes, stream, *a, u);
+    const cut u = staged_cut_of<T>(a, UNITS, 0), x = staged_cut_of<T>(a, 0, UNITS);
+    int status = launch_clusters(units<T>, dim3((unsigned)parts(a->hidden, UNITS), (unsigned)a->n), 1, THREADS, u.floats * (int)sizeof(float), stream, *a, u);
+    return status ? status : launch_clusters(excite<T>, dim3((unsigned)parts(a->c, UNITS), (unsigned)a->n), 1, THREADS, x.floats * (int)sizeof(float), stream, *a, x);
 }
 
 template <typename T> static int launch(const tachy_nn_squeeze *a, cuda_stream stream)
