@@ -11,6 +11,7 @@
 // normal use, and other load on the GPU affects all kernels. Steps of one shape choose together.
 
 enum { SAMPLES = 31, PRODUCT_SCRATCH = 32 << 20, A_STEP = 20 << 20 }; // A_STEP: bytes that are filled while a step is queued
+#define FILLED_IN_NS 8000 // bytes that a GPU fills in a ns, at most: within its L2 cache
 #define SHORT_RUN_MS 3.0f // steps of a few us, whose times scatter by 1: more samples
 static const int samples_of[] = {0, 3, 7, 15}, seconds_of[] = {5, 15, 60, 600};
 
@@ -37,6 +38,7 @@ struct choice {
     int nb_shapes;
     int *of; // a step's shape, -1: it has no choice
     cuda_event *events; // one before each step and one after the last
+    double queued_ns; // that the host took to queue the last run
 };
 
 static uint64_t key_of_int8(const struct tachy_nn_conv_int8 *c)
@@ -299,13 +301,14 @@ static void settle(struct choice *c)
         c->p->steps[i].way = way_of(c, i, 0, PAIR_CHOSEN);
 }
 
-// Keeps the GPU busy until the host has queued a run: a step's time would have the host's in it. Small fills would not: they take the
-// host longer than the GPU.
+// Keeps the GPU busy until the host has queued a run, which takes about as long as the last one: a step's time would have the host's in
+// it. Small fills would not: they take the host longer than the GPU.
 static int hold_back(struct choice *c)
 {
     const size_t arena = TACHY_ALIGN(c->p->arena, 256), size = TACHY_MAX(arena, c->ends_bytes);
     const cuda_address at = tachy_cu_address(arena == size ? c->w->memory : c->ends);
-    size_t left = (size_t)A_STEP * (size_t)c->p->nb_steps;
+    const double least = (double)A_STEP * c->p->nb_steps;
+    size_t left = (size_t)TACHY_CLAMP(c->queued_ns * FILLED_IN_NS, least, 4 * least); // a host that waits for the GPU is no slow one
     int status = CUDA_OK;
     for (; left && !status; left -= TACHY_MIN(left, size))
         status = c->p->gpu->device.cu->fill_async(at, 0x2b, TACHY_MIN(left, size), c->w->stream);
@@ -332,6 +335,7 @@ static int run_round(struct choice *c, int round, enum pairing pairing, float *m
     struct cuda_plan *p = c->p;
     const struct tachy_cu *cu = p->gpu->device.cu;
     int status = hold_back(c);
+    const uint64_t start = tachy_now_ns();
     for (int i = 0; i < p->nb_steps && !status; i++) {
         status = cu->event_record(c->events[i], c->w->stream);
         if (!status)
@@ -339,6 +343,7 @@ static int run_round(struct choice *c, int round, enum pairing pairing, float *m
     }
     if (!status)
         status = cu->event_record(c->events[p->nb_steps], c->w->stream);
+    c->queued_ns = (double)(tachy_now_ns() - start);
     if (!status)
         status = cu->stream_wait(c->w->stream);
     if (!status && ms)
@@ -450,18 +455,32 @@ static void choice_close(struct choice *c)
             p->gpu->device.cu->event_destroy(c->events[i]);
     if (c->ends)
         tachy_gpu_free(p->gpu, c->ends);
-    if (c->w) { // the first run's
-        c->w->next = p->idle;
-        p->idle = c->w;
-    }
+    if (c->w) // runs need less
+        cuda_workspace_free(p, c->w);
     free(c->events);
     free(c->shapes);
     free(c->of);
 }
 
+// Memory for the algorithms that were chosen, and `own` bytes for the other steps: others that were tried want more.
+static void keep_scratch(struct cuda_plan *p, size_t own)
+{
+    p->scratch = own;
+    for (int i = 0; i < p->nb_steps; i++) {
+        const struct cuda_step *s = &p->steps[i];
+        size_t bytes = 0;
+        if (s->way.kernel == CUDA_CONV_GEMM && s->gemm)
+            bytes = tachy_nn_gemm_workspace(s->gemm, s->way.variant);
+        else if (s->way.kernel == CUDA_CONV_CUDNN)
+            bytes = tachy_nn_cudnn_conv_workspace(s->engines, s->way.variant);
+        p->scratch = TACHY_MAX(p->scratch, TACHY_ALIGN(bytes, 256));
+    }
+}
+
 int cuda_choose(struct cuda_plan *p, const struct tachy_log *log)
 {
     struct choice c = {.p = p, .log = log, .known = known_of(p)};
+    const size_t own = p->scratch;
     int err = tachy_device_enter(&p->gpu->device, log);
     if (err < 0)
         return err;
@@ -480,6 +499,8 @@ int cuda_choose(struct cuda_plan *p, const struct tachy_log *log)
         err = write_text(&c);
     }
     choice_close(&c);
+    if (!err)
+        keep_scratch(p, own);
     tachy_device_leave(&p->gpu->device);
     return err;
 }
