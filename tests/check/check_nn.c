@@ -50,6 +50,14 @@ void nn_put(struct check *c, struct nn_buffer *b)
     free(data);
 }
 
+void *nn_copy(struct check *c, const struct nn_buffer *b)
+{
+    size_t bytes = b->n * tachy_dtype_size(b->dtype);
+    void *data = malloc(TACHY_MAX(bytes, 1u));
+    check_gpu_get(c, data, b->at, bytes);
+    return data;
+}
+
 enum tachy_dtype nn_half(struct check *c) { return check_range(c, 0, 1) ? TACHY_F16 : TACHY_BF16; }
 enum tachy_dtype nn_floats(struct check *c) { return check_range(c, 0, 1) ? TACHY_F32 : nn_half(c); }
 

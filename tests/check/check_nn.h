@@ -21,6 +21,8 @@ void nn_put(struct check *c, struct nn_buffer *b);
 // Reads the GPU's content into `value`.
 void nn_get(struct check *c, struct nn_buffer *b);
 void nn_close(struct check *c, struct nn_buffer *b);
+// A copy of the GPU's data, for loops on the host. Free it.
+void *nn_copy(struct check *c, const struct nn_buffer *b);
 
 // A picture tensor with `more` elements between pixels and rows, in a buffer of nn_elements().
 struct tachy_nn_tensor nn_tensor(const struct nn_buffer *b, int h, int w, int c, int more);

@@ -12,15 +12,6 @@
 // rounding each. A chain of pointwise within the rounding of its result.
 #define KERNELS tachy_nn_kernels()
 
-// A copy of the GPU's data on the host.
-static void *copy_of(struct check *c, const struct nn_buffer *b)
-{
-    size_t bytes = b->n * tachy_dtype_size(b->dtype);
-    void *data = malloc(TACHY_MAX(bytes, 1u));
-    check_gpu_get(c, data, b->at, bytes);
-    return data;
-}
-
 static cuda_address on_host(void *data) { return (cuda_address)(uintptr_t)data; }
 
 static void dims(struct tachy_nn_operand *o, struct nn_buffer *b, int64_t s3, int64_t s4, int64_t s5)
@@ -108,14 +99,14 @@ static void gather_or_scatter(struct check *c, bool scatters)
         h.how = k.a.how = (enum tachy_nn_scatter)check_range(c, 0, 4);
     if (scatters && k.a.how == TACHY_NN_SCATTER_MUL && out->dtype != TACHY_F32)
         h.how = k.a.how = TACHY_NN_SCATTER_SET;
-    void *table = copy_of(c, &k.table), *index = copy_of(c, &k.index), *list = copy_of(c, &k.list), *also = k.also.n ? copy_of(c, &k.also) : NULL;
+    void *table = nn_copy(c, &k.table), *index = nn_copy(c, &k.index), *list = nn_copy(c, &k.list), *also = k.also.n ? nn_copy(c, &k.also) : NULL;
     h.table.data = on_host(table), h.index.data = on_host(index), h.list.data = on_host(list), h.also.data = on_host(also);
     check_gpu_launched(c, scatters ? KERNELS->scatter(&k.a, c->gpu->stream) : KERNELS->gather(&k.a, c->gpu->stream), "indices");
     if (scatters)
         host_scatter(&h, NULL);
     else
         host_gather(&h, NULL);
-    void *got = copy_of(c, out);
+    void *got = nn_copy(c, out);
     bool same = !memcmp(got, scatters ? table : list, out->n * tachy_dtype_size(out->dtype));
     check_case(c, same, "%s %d: %dx%dx%d of %d, %s, %s, by %s: other bits", scatters ? "scatter" : "gather", k.a.how, (int)k.a.shape[3],
                (int)k.a.shape[4], (int)k.a.shape[5], (int)k.a.size[0], tachy_dtype_name(k.a.table.dtype),
@@ -144,11 +135,11 @@ static void top(struct check *c)
     nn_put(c, &in);
     a.in = in.at, a.out = out.at;
     struct tachy_nn_top h = a;
-    void *from = copy_of(c, &in), *want = malloc(out.n * sizeof(int64_t));
+    void *from = nn_copy(c, &in), *want = malloc(out.n * sizeof(int64_t));
     h.in = on_host(from), h.out = on_host(want);
     host_top(&h, NULL);
     check_gpu_launched(c, KERNELS->top(&a, c->gpu->stream), "top");
-    void *got = copy_of(c, &out);
+    void *got = nn_copy(c, &out);
     check_case(c, !memcmp(got, want, out.n * sizeof(int64_t)), "top %d of %dx%dx%d min %d: other places", (int)a.k, (int)a.outer,
                (int)a.n, (int)a.inner, a.min);
     free(from), free(want), free(got), nn_close(c, &in), nn_close(c, &out);

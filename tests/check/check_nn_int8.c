@@ -10,14 +10,6 @@
 // alike, so all results are the same; those with an activation of the fast functions may lie on the next level.
 #define KERNELS tachy_nn_kernels()
 
-// A copy of the GPU's data on the host. Free it.
-static void *copy_of(struct check *c, const struct nn_buffer *b)
-{
-    size_t bytes = b->n * tachy_dtype_size(b->dtype);
-    void *data = malloc(TACHY_MAX(bytes, 1u));
-    check_gpu_get(c, data, b->at, bytes);
-    return data;
-}
 static cuda_address on_host(const void *data) { return (cuda_address)(uintptr_t)data; }
 
 static enum tachy_dtype byte_type(struct check *c) { return check_range(c, 0, 1) ? TACHY_U8 : TACHY_I8; }
@@ -110,7 +102,7 @@ static void against_host(struct check *c, struct int8_case *k, int variants)
     void *copies[6];
     char what[200];
     for (int i = 0; i < 6; i++) {
-        copies[i] = device[i]->at ? copy_of(c, device[i]) : NULL;
+        copies[i] = device[i]->at ? nn_copy(c, device[i]) : NULL;
         *of[i] = on_host(copies[i]);
     }
     host_conv_int8(&host, NULL);
@@ -171,7 +163,7 @@ static void elements(struct check *c)
     struct tachy_nn_int8 k = {.n = n, .h = h, .w = w, .c = ch, .a = nn_tensor(&a, h, w, ch, more), .b = nn_tensor(&b, h, w, ch, more),
                               .out = nn_tensor(&y, h, w, ch, more), .a_dtype = t[0], .b_dtype = t[1], .out_dtype = out,
                               .end = end_of(c, out, t[0], false), .times = check_range(c, 0, 1), .table = two ? 0 : table.at};
-    void *copies[] = {copy_of(c, &a), copy_of(c, &b), copy_of(c, &y), copy_of(c, &table)};
+    void *copies[] = {nn_copy(c, &a), nn_copy(c, &b), nn_copy(c, &y), nn_copy(c, &table)};
     struct tachy_nn_int8 host = k;
     host.a.data = on_host(copies[0]), host.b.data = on_host(copies[1]), host.out.data = on_host(copies[2]);
     host.table = two ? 0 : on_host(copies[3]);

@@ -14,14 +14,6 @@ struct mlp_case {
     struct nn_buffer part[TACHY_NN_MLP_PARTS], weights[TACHY_NN_MLP_LAYERS], bias[TACHY_NN_MLP_LAYERS], out;
 };
 
-static void *copy_of(struct check *c, const struct nn_buffer *b)
-{
-    size_t bytes = b->n * tachy_dtype_size(b->dtype);
-    void *data = malloc(TACHY_MAX(bytes, 1u));
-    check_gpu_get(c, data, b->at, bytes);
-    return data;
-}
-
 // Parts of so many channels, each with gaps of `more` elements.
 static void make(struct check *c, struct mlp_case *k, const int *channels, const int *layers, const int *more, bool planes)
 {
@@ -61,13 +53,13 @@ static void against_host(struct check *c, struct mlp_case *k)
     void *copies[2 * TACHY_NN_MLP_LAYERS + TACHY_NN_MLP_PARTS + 1];
     int n = 0;
     for (int i = 0; i < host.nb_parts; i++)
-        host.part[i].in.data = (cuda_address)(uintptr_t)(copies[n++] = copy_of(c, &k->part[i]));
+        host.part[i].in.data = (cuda_address)(uintptr_t)(copies[n++] = nn_copy(c, &k->part[i]));
     for (int i = 0; i < host.nb_layers; i++) {
-        host.layer[i].weights = (cuda_address)(uintptr_t)(copies[n++] = copy_of(c, &k->weights[i]));
-        copies[n++] = copy_of(c, &k->bias[i]);
+        host.layer[i].weights = (cuda_address)(uintptr_t)(copies[n++] = nn_copy(c, &k->weights[i]));
+        copies[n++] = nn_copy(c, &k->bias[i]);
         host.layer[i].bias = host.layer[i].bias ? (cuda_address)(uintptr_t)copies[n - 1] : 0;
     }
-    host.out.data = (cuda_address)(uintptr_t)(copies[n++] = copy_of(c, &k->out));
+    host.out.data = (cuda_address)(uintptr_t)(copies[n++] = nn_copy(c, &k->out));
     host_mlp(&host, NULL);
     check_gpu_launched(c, KERNELS->mlp(&k->a, c->gpu->stream), "mlp");
     nn_get(c, &k->out);
