@@ -409,7 +409,6 @@ static const char *check_grid(const struct tachy_node *n)
     return dims == 3 && n->attr.grid.mode == TACHY_PLAN_CUBIC ? "cubic samples of a volume" : NULL;
 }
 
-// One element for each index along the axes that stay, which keep 1 or go.
 static const char *check_softmax(const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0], *y = n->out, *w = n->nb_in > 1 ? n->in[1] : NULL;
@@ -426,6 +425,7 @@ static const char *check_softmax(const struct tachy_node *n)
     return NULL;
 }
 
+// One element for each index along the axes that stay, which keep 1 or go.
 static const char *check_reduce(const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0], *y = n->out;
