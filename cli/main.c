@@ -231,11 +231,12 @@ static bool reader_left(void)
     return poll(&p, 1, 0) == 1 && p.revents & (POLLERR | POLLHUP);
 }
 
-// Fails if output was lost, as on a full disk (`> file`).
+// Fails if output was lost, as on a full disk (`> file`); not after a signal, which may have ended a write().
 static int close_stdout(int status)
 {
     errno = 0;
-    if ((fflush(stdout) == 0 && !ferror(stdout)) || reader_left())
+    const bool whole = fflush(stdout) == 0 && !ferror(stdout);
+    if (whole || status == STATUS_INTERRUPTED || reader_left())
         return status;
     errno = errno ? errno : EIO;
     return message_failed(write_failed("standard output"));

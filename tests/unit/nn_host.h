@@ -466,7 +466,7 @@ static int host_arg(const struct tachy_nn_arg *a, cuda_stream stream)
 
 static int host_softmax_sum(const struct tachy_nn_softmax *a)
 {
-    float *row = malloc(sizeof(*row) * (size_t)a->n), sum;
+    float *row = malloc(sizeof(*row) * (size_t)a->n), sum = 0;
     for (int64_t i = 0; i < a->outer * a->inner * a->pieces; i++) {
         const int64_t piece = i % a->pieces, inner = i / a->pieces % a->inner, outer = i / a->pieces / a->inner;
         for (int64_t k = 0; k < a->n; k++)
