@@ -278,7 +278,7 @@ static void softmax_sum(struct check *c)
     lay(c, a.outer, a.pieces, a.inner, &a.out_outer, &a.out_piece, &a.out_inner);
     struct nn_buffer in = nn_random(c, (size_t)(a.outer * (a.pieces == 1 ? a.n * a.inner : a.in_outer)), a.dtype, -20, 20), weights = nn_random(c, (size_t)a.n, TACHY_F32, -4, 16);
     struct nn_buffer out = nn_poison(c, (size_t)(a.outer * a.inner * a.pieces), a.out_dtype);
-    float *row = malloc((size_t)a.n * sizeof(float)), want;
+    float *row = malloc((size_t)a.n * sizeof(float)), want = 0;
     double worst = 0;
     const bool none = a.pieces == 1 && !check_range(c, 0, 3); // some have no share, but never the first of all
     for (size_t i = 0; i < in.n && none; i += (size_t)check_range(c, 1, 5))
