@@ -77,7 +77,8 @@ static bool is_cut(const struct tachy_value *v, const struct tachy_value *x, int
     return cut;
 }
 
-// What the softmax over `*axis` of `x` is computed from, without a Transpose that moves the axis, and without cutting it off another.
+// Follows the softmax's input `x` back past Transposes that move only `*axis` and past the Reshape that split it off another axis. Returns
+// the value found there and sets `*axis` to the softmax's axis in it.
 static struct tachy_value *source(struct tachy_value *x, int *axis)
 {
     struct tachy_value *whole = NULL;

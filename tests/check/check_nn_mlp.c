@@ -100,7 +100,7 @@ static void random_case(struct check *c)
     unmake(c, &k);
 }
 
-// What it cannot take starts nothing.
+// The launcher refuses arguments that the kernel cannot take.
 static void refusals(struct check *c)
 {
     static const int channels[] = {15, 15, 3, 1}, layers[] = {8, 8, 8, 8}, more[] = {0, 0, 0, 0};

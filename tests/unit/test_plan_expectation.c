@@ -36,7 +36,7 @@ static struct tachy_value *boxes(int bins)
     return make(TACHY_OP_CONCAT, (struct tachy_plan_attr){.axis = 2}, VALUE(2, 4 * bins, 60), x, y, NULL);
 }
 
-// The same with channels for `boxes` and for `kinds`, which two convolutions make: [2][boxes + kinds][60].
+// Maps of two sizes as above, whose channels for boxes and for kinds come from two convolutions: [2][boxes + kinds][60].
 static struct tachy_value *boxes_beside(int boxes, int kinds)
 {
     struct tachy_value *x = conv(input(4, SHAPE(2, 3, 8, 6)), 8, 3, true), *map[2];

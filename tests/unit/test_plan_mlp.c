@@ -39,7 +39,8 @@ static void many(void)
     CHECK_INT(tachy_graph_verify(g), TACHY_OK);
 }
 
-// What lies between two layers is read by another node, one sum is added to, one layer is wide, pictures have one pixel.
+// No two layers can be joined here: another node reads the value between two of them, one layer adds a sum, one has too many channels, and
+// the last pictures have one pixel.
 static void near_misses(void)
 {
     begin();

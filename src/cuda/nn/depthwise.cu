@@ -124,7 +124,7 @@ __device__ static inline void finish_strip(const tachy_nn_conv &a, const cut &u,
     const int64_t step = u.upright ? a.out.row : a.out.pixel, add_step = u.upright ? d.row : d.pixel;
     T *to = at<T>(a.out.data) + n * a.out.image + y * a.out.row + x * a.out.pixel + c;
     const T *more = at<const T>(d.data) + n * d.image + y * d.row + x * d.pixel + c;
-    for (int last = 0; last < 2; last++) {
+    for (int last = 0; last < 2; last++) { // before and after the activation
         if (d.data && e.add_last == last)
 #pragma unroll
             for (int o = 0; o < STRIP; o++) {
@@ -148,7 +148,7 @@ __device__ static inline void finish_strip(const tachy_nn_conv &a, const cut &u,
         }
 }
 
-// The same for tensors of any alignment.
+// Does the same for tensors that are not aligned for vectors.
 template <typename T>
 __device__ static inline void finish_any(const tachy_nn_conv &a, const cut &u, float (&sum)[STRIP][VECTOR<T>], int n, int y, int x, int c,
                                          float (&total)[VECTOR<T>])

@@ -1,9 +1,9 @@
 #include "cuda/nn/matrix.cuh"
 #include "cuda/nn/mlp.h"
 
-// A warp takes BLOCKS times 16 pixels of a row through all layers in its registers, by mma.sync: the sums of one layer lie in a warp as
-// the next one's input does. A lane reads pairs of channels of two pixels of each block; those of the next pixels are on their way
-// meanwhile. Weights lie in shared memory as the lanes want them.
+// A warp computes all layers of BLOCKS times 16 pixels in registers by mma.sync, whose sums have the layout that the next layer's input
+// needs. A lane reads pairs of channels of two pixels per block, and loads those of the next tile while it computes. Weights are in
+// shared memory in the order of the lanes.
 enum { THREADS = 256, WARPS = THREADS / 32, SLOTS = TACHY_NN_MLP_CHANNELS / 2 };
 
 // A pair of input channels; `channel`: the first one's of all parts. Of `count` 1 the second one is zero.
@@ -62,8 +62,8 @@ template <int C, bool FIRST> __device__ static inline void load_layer(const tach
     }
 }
 
-// What a lane reads of each pixel: its pairs of channels, two for 16 terms. Where there is no second channel, or no pair, it reads another
-// one and clears it.
+// Where a lane reads its pairs of channels, two for each 16 terms. If a channel of a pair does not exist, the lane reads another one and
+// clears it.
 template <int C> struct reader {
     const uint16_t *from[C / 8];
     int row[C / 8], pixel[C / 8], second[C / 8]; // elements
@@ -97,7 +97,7 @@ struct place {
     int n, y, x; // a lane's first pixel
 };
 
-// Asks for the pixels of a tile, of which those after the row's last are that one, and returns where they are. Nothing waits for them here.
+// Starts to load a tile's pixels and returns where they are. Pixels beyond the row repeat its last one.
 template <int C, int BLOCKS, bool WIDE>
 __device__ static inline place fetch(raw<C, BLOCKS, WIDE> &to, const reader<C> &r, const work &w, int tile, int lane)
 {

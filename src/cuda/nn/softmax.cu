@@ -152,7 +152,7 @@ template <int V> __device__ static inline void numbers(float (&v)[V], cuda_addre
 struct share {
     float top, sum, weighted;
 };
-// Of 16 bits, the fast function's error is far below a rounding of what is read.
+// With 16-bit input the fast function's error is far below that input's rounding.
 template <bool FAST> __device__ static inline float power(float x) { return FAST ? __expf(x) : expf(x); }
 template <bool FAST> __device__ static inline void scale_to(share &s, float top)
 {

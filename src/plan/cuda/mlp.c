@@ -2,8 +2,8 @@
 #include "plan/cuda/parts.h"
 #include "plan/pass_parts.h"
 
-// Convolutions of 1x1 taps and few channels, one after the other, are one step (cuda/nn/mlp.h): nothing between them has memory. It reads
-// the parts of a Concat in front where they lie, and writes planes if a Transpose follows.
+// Consecutive 1x1 convolutions of few channels become one step (cuda/nn/mlp.h), and the values between them take no memory. The step reads
+// the parts of a Concat in place if one comes first, and writes planes if a Transpose comes last.
 
 static bool is_few(const struct tachy_value *v) { return v->shape[1] <= TACHY_NN_MLP_CHANNELS; }
 
@@ -13,20 +13,21 @@ static bool is_layer(const struct tachy_node *n)
            n->out->shape[2] * n->out->shape[3] > 1 && (!cuda_input(n, 2) || n->in[2]->data);
 }
 
-// The layer that makes what `n` reads, and nothing else does; NULL: none.
+// The layer whose output `n` alone reads; NULL: none.
 static const struct tachy_node *layer_before(const struct tachy_node *n)
 {
     const struct tachy_node *by = pass_maker(n->in[0], n);
     return by && is_layer(by) ? by : NULL;
 }
 
+// The layer that alone reads what layer `n` makes; NULL: none.
 static const struct tachy_node *layer_after(const struct tachy_node *n)
 {
-    const struct tachy_node *by = n->out->uses == 1 ? tachy_value_user(n->out) : NULL;
-    return by && is_layer(by) && layer_before(by) == n ? by : NULL;
+    const struct tachy_node *by = tachy_value_user(n->out);
+    return by && is_layer(by) ? by : NULL;
 }
 
-// A Concat of channels that only `n` reads, in as many pairs as fit; NULL: none.
+// The Concat of channels that `n` alone reads, if the kernel can read its parts; NULL: none.
 static const struct tachy_node *concat_before(const struct tachy_node *n)
 {
     const struct tachy_node *c = pass_maker(n->in[0], n);
@@ -44,15 +45,16 @@ static const struct tachy_node *concat_before(const struct tachy_node *n)
 
 static bool is_turned(const struct tachy_node *n)
 {
-    const struct tachy_node *t = n->next;
-    const enum tachy_dtype to = t ? t->out->dtype : TACHY_F32;
-    return t && cuda_turns_to_planes(n) && (to == TACHY_F32 || to == n->out->dtype);
+    if (!cuda_turns_to_planes(n))
+        return false;
+    const enum tachy_dtype to = n->next->out->dtype;
+    return to == TACHY_F32 || to == n->out->dtype;
 }
 
-// Layers of a long row fall into steps from its first one on.
+// More than TACHY_NN_MLP_LAYERS layers in a row are several steps, counted from the first layer.
 bool cuda_is_mlp(const struct tachy_node *n, struct cuda_mlp *m)
 {
-    const struct tachy_node *first = n->op == TACHY_OP_CONCAT && n->out->uses == 1 ? tachy_value_user(n->out) : n;
+    const struct tachy_node *first = n->op == TACHY_OP_CONCAT ? tachy_value_user(n->out) : n;
     if (!first || !is_layer(first) || (first != n && concat_before(first) != n))
         return false;
     while (layer_before(first))
